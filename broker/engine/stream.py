@@ -50,9 +50,9 @@ class Stream:
         self.order.remove(positions)
         return updates
 
-    def restore(self, removed: int, marks: list[TimeMark]) -> None:
+    def restore(self, removed: int, marks: list[TimeMark], gaps: list[int]) -> None:
         """The store was filled; this is what else was known."""
-        self.order.restored(self.store.cells[:, self.store.live_slots()], removed, marks)
+        self.order.restored(self.store.cells[:, self.store.live_slots()], removed, marks, gaps)
 
     def window(self, window: Window, name: str) -> WindowTable:
         """The table of a window, made of the tuples there are if nobody has used it yet."""

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hullcast.broker.engine.served import StreamGap
 from hullcast.broker.log.publishers import scoped
 from hullcast.broker.log.record import NOBODY, RecordKind
 from hullcast.broker.queries.derived import is_hidden
+from hullcast.broker.reformulate.tuples import TuplesChannel
 from hullcast.broker.server.outcome import LogEntry, Outcome
 from hullcast.broker.sql.create import AdvanceStream, CreateTable, DropTable, parse_statement
 from hullcast.broker.tables.schema import POSITION
@@ -285,6 +287,24 @@ class Changing:
         entry = LogEntry(RecordKind.BATCH, payload, batch.first_seq, rows, NOBODY, 0)
         return replace(self._told(b"", entry, batch, now), then=self._follow(stream, now))
 
+    def gap(self, stream: str, why: str, goes_on: tuple[float, int] | None, now: float) -> list[Outcome]:
+        """Results of a derived stream are missing up to here: its subscribers hear of that, and those of streams that
+        are made of it. See `StreamGap`."""
+        found, names = [], [stream]
+        for name in names:  # it grows
+            gap = StreamGap(name, why, goes_on if name == stream else None)
+            seq = self._engine.mark_gap(gap)
+            messages: dict[int, Columns] = {}
+            for attending in self._attendance:
+                channel = attending.channel
+                if isinstance(channel, TuplesChannel) and channel.tables[0].name == name:
+                    messages[attending.number] = channel.gap(seq)
+                    self._retention.keep(attending.number, seq, messages[attending.number], now)
+            entry = LogEntry(RecordKind.GAP, gap.encode(), seq, 1, NOBODY, 0)
+            found.append(Outcome(b"", entry, through=seq, messages=messages))
+            names += [made.name for made in self._engine.reading(name) if made.name not in names]
+        return found
+
     def execute_own(self, sql: str) -> Outcome:
         """Do a statement that nobody asked for."""
         self._engine.execute(sql)
@@ -428,6 +448,9 @@ def apply_record(engine: ServedEngine, record: Record) -> None:
         return
     if record.kind is RecordKind.RESULT:
         engine.pass_number(record.count)
+        return
+    if record.kind is RecordKind.GAP:
+        engine.mark_gap(StreamGap.decode(record.payload))
         return
     body = bodies.decode(record.payload, LOGGED)
     if not isinstance(body, Publish | Delete):

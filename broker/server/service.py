@@ -162,6 +162,7 @@ class Server:
             self.log,
             self.storage.for_queries,
             self._append_results,
+            self._mark_gap,
             lambda: self.pipeline is None or self.pipeline.full,
             policy=settings.stream_policy,
             limit_bytes=settings.stream_queue_bytes,
@@ -488,6 +489,15 @@ class Server:
         except TooLarge:  # nothing has changed
             raise
         except Exception as error:  # noqa: BLE001  (tuples may be there without a record of them)
+            self._fail(error)
+
+    def _mark_gap(self, stream: str, why: str, goes_on: tuple[float, int] | None) -> None:
+        """Results of a derived stream are missing: that, too, has its turn among the changes of others."""
+        assert self.pipeline is not None
+        try:
+            for outcome in self.brain.changing.gap(stream, why, goes_on, time.monotonic()):
+                self.pipeline.put(Step(_OURS, outcome, b""))
+        except Exception as error:  # noqa: BLE001  (a number may be used up without a record of it)
             self._fail(error)
 
     def _execute_own(self, sql: str) -> None:

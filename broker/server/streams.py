@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from hullcast.broker.queries.derived import is_hidden
-from hullcast.broker.streams.definition import is_torn, start_of, terms_of
+from hullcast.broker.streams.definition import begins_behind, is_torn, start_of, terms_of
 from hullcast.broker.streams.messages import (
     AskPaths,
     BeginStreams,
@@ -81,7 +81,7 @@ class _Counts:
 
     stream: Stream
     results: int = 0
-    gaps: int = 0  # times that results are missing, because what they are made of was no longer there
+    gaps: int = 0  # times that results are missing; subscribers were told
 
 
 @dataclass(eq=False, slots=True)
@@ -108,6 +108,7 @@ class StreamsProcess:
         commit_log: CommitLog,
         files: Callable[[], Awaitable[DataDirectory]],
         append: Callable[[str, ValueColumns], None],
+        mark_gap: Callable[[str, str, tuple[float, int] | None], None],
         busy: Callable[[], bool],
         *,
         policy: str,
@@ -115,9 +116,10 @@ class StreamsProcess:
     ) -> None:
         """`files` gives the directory whose log the process may read; it is another one than that of `commit_log` where
         the server keeps its rows in memory. `append` makes results tuples of a stream; not while `busy` says that too
-        much waits for the disk."""
+        much waits for the disk. `mark_gap` tells the subscribers of a stream that results are missing, why, and from
+        which moment of its sources on there are all of them again."""
         self._engine, self._log, self._files = engine, commit_log, files
-        self._append, self._busy = append, busy
+        self._append, self._mark_gap, self._busy = append, mark_gap, busy
         self.policy, self._limit_bytes = policy, limit_bytes
         self._process: asyncio.subprocess.Process | None = None
         self._end: MessageEnd | None = None
@@ -284,18 +286,21 @@ class StreamsProcess:
             self._open(name, stream, synced)
         self._definitions = -1 if later else self._engine.definitions
 
-    def _open(self, name: str, stream: Stream, synced: int, *, fresh: bool = False) -> None:
+    def _open(self, name: str, stream: Stream, synced: int, *, lost: str = "") -> None:
+        """Open a derived stream: behind what it has, or, if that cannot be (`lost` says why), from now on."""
         assert self._end is not None
         self._numbers += 1
         terms = self._terms_of(stream)
-        at = None if fresh else _last_at(stream)
-        created = synced if fresh else max(stream.store.created, stream.order.removed)  # results may be gone, by age
-        consumed = None if fresh else stream.consumed
-        start = start_of(terms, self._engine.streams, at, created, synced, consumed)
+        created = max(stream.store.created, stream.order.removed)  # results may be gone, by age
+        start = start_of(terms, self._engine.streams, _last_at(stream), created, synced, stream.consumed)
         counts = self._counts.setdefault(name, _Counts(stream))
-        if is_torn(terms, self._engine.streams, created, start):
+        if not lost and is_torn(terms, self._engine.streams, created, start):
+            lost = "tuples that its results are made of are no longer retained"
+        if lost:
+            start = start_of(terms, self._engine.streams, None, synced, synced)
             counts.gaps += 1
-            log.error("results of a derived stream are missing", extra={"stream": stream.store.table.name})
+            log.error("results of a derived stream are missing", extra={"stream": stream.store.table.name, "why": lost})
+            self._mark_gap(stream.store.table.name, lost, begins_behind(terms, self._engine.streams, synced))
         reads = tuple(fold(side.life.table.name) for side in (terms.left, terms.right) if side is not None)
         one = _Derived(self._numbers, stream, counts, reads=reads)
         self._known[name] = self._numbered[one.number] = one
@@ -334,8 +339,7 @@ class StreamsProcess:
         name = fold(one.stream.store.table.name)
         self._known.pop(name, None)
         self._numbered.pop(one.number, None)
-        one.counts.gaps += 1
-        self._open(name, one.stream, self._directory.log.synced_seq, fresh=True)
+        self._open(name, one.stream, self._directory.log.synced_seq, lost=str(one.failed))
 
     def needed_behind(self) -> int | None:
         """The log behind this sequence number is needed to go on with joins with tables, whose rows are those of each
@@ -400,8 +404,10 @@ class StreamsProcess:
     def _failed(self, number: int, error: HullcastError) -> None:
         one = self._numbered.get(number)
         if one is not None:
-            log.error("derived stream failed", extra={"stream": one.stream.store.table.name, "why": str(error)})
+            name = one.stream.store.table.name
+            log.error("derived stream failed", extra={"stream": name, "why": str(error)})
             one.failed, one.again_at = error, time.monotonic() + AGAIN_S
+            self._mark_gap(name, str(error), None)  # at once; and again when it is known from where on it is complete
 
     def _take_soon(self) -> None:
         """Take what came when all others have had their turn: some thousand results take milliseconds."""

@@ -109,6 +109,13 @@ def start_of(
     return QueryStart(through, tuple(bases), words, after)
 
 
+def begins_behind(terms: QueryTerms, streams: Mapping[str, Stream], created: int) -> StreamMoment:
+    """The moment up to which a derived stream has consumed its sources when it is created: results are behind it."""
+    sides = [side for side in (terms.left, terms.right) if side is not None and not side.is_table]
+    orders = [streams[fold(side.life.table.name)].order for side in sides]
+    return _moment(all(side.time is not None for side in sides), orders, None, created)
+
+
 def is_torn(terms: QueryTerms, streams: Mapping[str, Stream], created: int, start: QueryStart) -> bool:
     """Whether tuples are gone that a derived stream has not consumed: some of its results are missing."""
     sides = [side for side in (terms.left, terms.right) if side is not None and not side.is_table]

@@ -153,8 +153,12 @@ class TupleBacklog:
         return bool(self._waiting) and isinstance(self._waiting[0], Resync)
 
     def hear(self, taken: Taken) -> None:
-        """Tuples came."""
-        self._waiting.extend(zip(taken.seqs, taken.items, strict=True))
+        """Tuples came; None among them says that tuples up to there are missing."""
+        came = zip(taken.seqs, taken.items, strict=True)
+        if None in taken.items:
+            self._waiting.extend(Resync(seq, None, 0, "gap") if row is None else (seq, row) for seq, row in came)
+        else:
+            self._waiting.extend(came)
         if not self.policy.queues:
             while len(self._waiting) > 1 and not isinstance(self._waiting[0], Resync):
                 self._waiting.popleft()
