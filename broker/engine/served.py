@@ -206,8 +206,14 @@ class ServedEngine(Engine):
         seq, stream = self.pass_number(), self._streams[fold(gap.stream)]
         stream.order.missing(seq)
         if gap.goes_on is not None:
-            stream.consumed = gap.goes_on
+            stream.consumed = stream.logged = gap.goes_on
         return seq
+
+    def restore_consumed(self, payload: bytes) -> None:
+        """What the log says of how far a derived stream had come (RecordKind.CONSUMED)."""
+        gap = StreamGap.decode(payload)
+        stream = self._streams[fold(gap.stream)]
+        stream.consumed = stream.logged = gap.goes_on
 
     def refuse_publish(self, table: str) -> None:
         """UsageError if nobody may publish to a table, because it is a derived stream."""

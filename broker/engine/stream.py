@@ -37,6 +37,7 @@ class Stream:
         self.windows: dict[str, WindowTable] = {}
         #: Of a derived stream: up to which moment (time, position) of its sources all results are in it, if known.
         self.consumed: tuple[float, int] | None = None
+        self.logged: tuple[float, int] | None = None  # the same, as the log has it
 
     def append(self, encoded: Encoded) -> Updates:
         """Add tuples that have their positions."""

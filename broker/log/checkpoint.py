@@ -367,7 +367,8 @@ def load(path: Path, engine: ServedEngine) -> LoadedCheckpoint:
                     engine.load_rows(declared, rows)
                 if engine.tables[declared].stream is not None:
                     engine.restore_stream(declared, *_load_stream(database, name))
-                    engine.streams[fold(declared)].consumed = _load_consumed(database, name)
+                    stream = engine.streams[fold(declared)]
+                    stream.consumed = stream.logged = _load_consumed(database, name)
             _load_views(database, engine)
             receipts, forgotten = _load_receipts(database) if meta["format"] >= 3 else ([], [])
     except (sqlite3.Error, HullcastError, ValueError) as error:

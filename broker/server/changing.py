@@ -15,7 +15,7 @@ from hullcast.broker.queries.derived import is_hidden
 from hullcast.broker.reformulate.tuples import TuplesChannel
 from hullcast.broker.server.outcome import LogEntry, Outcome
 from hullcast.broker.sql.create import AdvanceStream, CreateTable, DropTable, parse_statement
-from hullcast.broker.tables.schema import POSITION
+from hullcast.broker.tables.schema import POSITION, fold
 from hullcast.broker.tables.travel import published
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Delete, Done, Execute, Publish
@@ -263,8 +263,28 @@ class Changing:
         return _Run()
 
     def _follow(self, table: str, now: float) -> tuple[Outcome, ...]:
-        """What follows from a change of a stream: tuples leave windows, and the oldest go."""
-        return tuple(self._settled(table, settled, now) for settled in self._engine.settling(table))
+        """What follows from a change of a stream: tuples leave windows, and the oldest go. Before they do, the log says
+        how far joins are: else a restart would take what is gone for something that they have missed."""
+        found: list[Outcome] = []
+        for settled in self._engine.settling(table):
+            if settled.removed is not None:
+                names = [table, *(made.name for made in self._engine.reading(table))]
+                found += self.note_consumed(names, settled.batch.first_seq)
+            found.append(self._settled(table, settled, now))
+        return tuple(found)
+
+    def note_consumed(self, names: Sequence[str], first: int | None = None) -> list[Outcome]:
+        """Log how far some derived streams are with their sources, if that is known, and not in the log; before update
+        `first`, if it has been made."""
+        first = self._engine.seq + 1 if first is None else first
+        found = []
+        for name in names:
+            stream = self._engine.streams[fold(name)]
+            if stream.consumed != stream.logged:
+                stream.logged = stream.consumed
+                payload = StreamGap(stream.store.table.name, "", stream.consumed).encode()
+                found.append(Outcome(b"", LogEntry(RecordKind.CONSUMED, payload, first, 0, NOBODY, 0)))
+        return found
 
     def _settled(self, table: str, settled: Settled, now: float) -> Outcome:
         batch = settled.batch
@@ -448,6 +468,9 @@ def apply_record(engine: ServedEngine, record: Record) -> None:
         return
     if record.kind is RecordKind.RESULT:
         engine.pass_number(record.count)
+        return
+    if record.kind is RecordKind.CONSUMED:
+        engine.restore_consumed(record.payload)
         return
     if record.kind is RecordKind.GAP:
         engine.mark_gap(StreamGap.decode(record.payload))

@@ -163,6 +163,7 @@ class Server:
             self.storage.for_queries,
             self._append_results,
             self._mark_gap,
+            self._note_consumed,
             lambda: self.pipeline is None or self.pipeline.full,
             policy=settings.stream_policy,
             limit_bytes=settings.stream_queue_bytes,
@@ -499,6 +500,12 @@ class Server:
                 self.pipeline.put(Step(_OURS, outcome, b""))
         except Exception as error:  # noqa: BLE001  (a number may be used up without a record of it)
             self._fail(error)
+
+    def _note_consumed(self, stream: str) -> None:
+        """Let the log say how far a derived stream is."""
+        assert self.pipeline is not None
+        for outcome in self.brain.changing.note_consumed([stream]):
+            self.pipeline.put(Step(_OURS, outcome, b""))
 
     def _execute_own(self, sql: str) -> None:
         """Do a statement of the server's own, in its turn among the changes of others."""

@@ -18,7 +18,7 @@ import sys
 import time
 from collections import deque
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -69,6 +69,8 @@ MOST_BEHIND = 250_000
 MOST_KEPT = 4 * MOST_BEHIND
 #: Seconds without a word after which the process is taken to hang, and is killed.
 SILENCE_S = 30.0
+#: The same for its first word: it may have to compile before, which takes a minute and more where much else runs.
+FIRST_WORD_S = 300.0
 #: Seconds after a failed start before the next one, and between two looks at operators.
 RETRY_S, LOOK_S = 1.0, 1.0
 #: Seconds after which a query that failed is begun again, from then on.
@@ -82,6 +84,14 @@ class _Counts:
     stream: Stream
     results: int = 0
     gaps: int = 0  # times that results are missing; subscribers were told
+
+
+class _Noted(NamedTuple):
+    """A record of the log that says up to which update a join has consumed it; `before`: the one before says that."""
+
+    record: int
+    seq: int
+    before: int
 
 
 @dataclass(eq=False, slots=True)
@@ -109,6 +119,7 @@ class StreamsProcess:
         files: Callable[[], Awaitable[DataDirectory]],
         append: Callable[[str, ValueColumns], None],
         mark_gap: Callable[[str, str, tuple[float, int] | None], None],
+        note_consumed: Callable[[str], None],
         busy: Callable[[], bool],
         *,
         policy: str,
@@ -117,9 +128,10 @@ class StreamsProcess:
         """`files` gives the directory whose log the process may read; it is another one than that of `commit_log` where
         the server keeps its rows in memory. `append` makes results tuples of a stream; not while `busy` says that too
         much waits for the disk. `mark_gap` tells the subscribers of a stream that results are missing, why, and from
-        which moment of its sources on there are all of them again."""
+        which moment of its sources on there are all of them again; `note_consumed` lets the log say how far a stream
+        is."""
         self._engine, self._log, self._files = engine, commit_log, files
-        self._append, self._mark_gap, self._busy = append, mark_gap, busy
+        self._append, self._mark_gap, self._note_consumed, self._busy = append, mark_gap, note_consumed, busy
         self.policy, self._limit_bytes = policy, limit_bytes
         self._process: asyncio.subprocess.Process | None = None
         self._end: MessageEnd | None = None
@@ -129,6 +141,7 @@ class StreamsProcess:
         self._numbered: dict[int, _Derived] = {}
         self._terms: dict[Stream, QueryTerms] = {}
         self._counts: dict[str, _Counts] = {}  # by folded name
+        self._noted: dict[Stream, _Noted] = {}  # of joins with tables
         self._numbers = 0
         self._definitions = -1
         self._told = -1
@@ -137,6 +150,7 @@ class StreamsProcess:
         self._taking = False  # the next of them, in the next turn of the event loop
         self._report = StreamsReport(0, frozenset(), {})
         self._heard_at = self._next_try = self._looked_at = 0.0
+        self._spoke = False  # the process, since it was started
         self._writing: asyncio.Task[None] | None = None
         self._reading_from = engine.seq  # up to there it has read, or need not
         self.processes = 0  # started so far
@@ -152,7 +166,7 @@ class StreamsProcess:
     def watch(self, now: float) -> None:
         """Called now and then: start the process if there are derived streams, kill one that hangs, and ask how its
         operators are."""
-        if self._end is not None and now - self._heard_at > SILENCE_S:
+        if self._end is not None and now - self._heard_at > (SILENCE_S if self._spoke else FIRST_WORD_S):
             log.error("streams process hangs", extra={"silent_s": now - self._heard_at})
             self._let_go()
         if not self._engine.derived:
@@ -171,6 +185,17 @@ class StreamsProcess:
             self._looked_at = now
             for one in self._known.values():
                 self._end.write(AskPaths(one.number))
+            self._note_tables()
+
+    def _note_tables(self) -> None:
+        """Let the log say how far joins with tables are: it is kept from there on (`needed_behind`)."""
+        for stream in self._engine.derived:
+            consumed, noted = stream.consumed, self._noted.get(stream)
+            if consumed is None or not self._reads_table(stream):
+                continue
+            if noted is None or (noted.record <= self._log.synced and noted.seq < consumed[1]):
+                self._note_consumed(stream.store.table.name)
+                self._noted[stream] = _Noted(self._log.number, consumed[1], self._durable(stream))
 
     async def _start(self) -> None:
         try:
@@ -198,7 +223,7 @@ class StreamsProcess:
             theirs.close()
         self._process, self._directory = process, directory
         self._end = await MessageEnd.over(ours, self._on_message, lambda: self._on_end(process))
-        self._heard_at = time.monotonic()
+        self._heard_at, self._spoke = time.monotonic(), False
         self.processes += 1
         self._end.write(BeginStreams(str(directory.path), self.policy, self._limit_bytes))
         self._definitions = self._told = -1
@@ -276,6 +301,7 @@ class StreamsProcess:
                 self._end.write(CloseQuery(one.number))
                 del self._known[name], self._numbered[one.number]
         self._counts = {name: counts for name, counts in self._counts.items() if derived.get(name) is counts.stream}
+        self._noted = {stream: noted for stream, noted in self._noted.items() if stream in derived.values()}
         later = False
         for name, stream in derived.items():
             if name in self._known:
@@ -345,15 +371,18 @@ class StreamsProcess:
         """The log behind this sequence number is needed to go on with joins with tables, whose rows are those of each
         tuple's own moment; None if there are none. Not what is further behind than publishers may leave a join: then
         the log would grow without end, and the join begins again."""
-        oldest = None
-        for stream in self._engine.derived:
-            if all(table.stream is not None for table in self._engine.made_of(stream.store.table).tables):
-                continue
-            consumed = stream.consumed
-            seq = consumed[1] if consumed is not None else _last_at(stream) or stream.store.created
-            if self._engine.seq - seq <= MOST_KEPT:
-                oldest = seq if oldest is None else min(oldest, seq)
-        return oldest
+        needed = [self._durable(stream) for stream in self._engine.derived if self._reads_table(stream)]
+        return min((seq for seq in needed if self._engine.seq - seq <= MOST_KEPT), default=None)
+
+    def _reads_table(self, stream: Stream) -> bool:
+        return any(table.stream is None for table in self._engine.made_of(stream.store.table).tables)
+
+    def _durable(self, stream: Stream) -> int:
+        """Up to which update a derived stream has consumed the log, by what would be known after a crash."""
+        noted = self._noted.get(stream)
+        if noted is not None:
+            return noted.seq if noted.record <= self._log.synced else noted.before
+        return stream.store.created if stream.logged is None else stream.logged[1]
 
     def advanced(self, stream: str, seq: int, reached: float) -> None:
         """A heartbeat: a stream's time has come so far, after all updates up to `seq`."""
@@ -382,7 +411,7 @@ class StreamsProcess:
     # -- what it says ------------------------------------------------------------------------------------------
 
     def _on_message(self, message: object) -> None:
-        self._heard_at = time.monotonic()
+        self._heard_at, self._spoke = time.monotonic(), True
         match message:
             case StreamResults():
                 self._came.append(message)

@@ -253,7 +253,9 @@ class LiveStreams:
             self._send()
             if time.monotonic() - began >= SLICE_S:
                 break
-        return self._read < self._released or (self._untaken_bytes <= UNTAKEN_BYTES and not self._runner.idle)
+        may_run = self._untaken_bytes <= UNTAKEN_BYTES
+        may_read = self._runner.idle or self._runner.held_bytes <= self._runner.limit_bytes
+        return (may_read and self._read < self._released) or (may_run and not self._runner.idle)
 
     def _read_on(self) -> None:
         """The next stretch of the log."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from hullcast.clients.sdk.subscription import LiveSubscription
 from hullcast.network.wire.errors import TooLarge
 from tests.support.cluster import PATIENCE_S, Cluster, cluster, wait_for
 from tests.support.stream_oracle import moment
-from tests.system.test_derived_streams import server_of, streams_processes
+from tests.system.test_derived_streams import server_of
 
 CREATES = (
     "CREATE STREAM R (TS TIMESTAMP, K INTEGER, A REAL)",
