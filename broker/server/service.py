@@ -78,6 +78,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two rounds: progress to the children, channels to close, checkpoints.
 ROUND_S = 0.1
+#: How long results of joins wait for a sync that is made for others.
+RESULTS_PATIENCE_S = 0.005
 #: A node that has not reported for this long is neither shown nor offered to clients.
 REPORT_VALID_S = 5.0
 #: Nodes that may report; more are served, but not shown.
@@ -486,7 +488,7 @@ class Server:
         try:
             outcome = self.brain.changing.append(stream, columns, time.monotonic())
             for one in (outcome, *outcome.then):
-                self.pipeline.put(Step(_OURS, one, b""))
+                self.pipeline.put(Step(_OURS, one, b""), RESULTS_PATIENCE_S)
         except TooLarge:  # nothing has changed
             raise
         except Exception as error:  # noqa: BLE001  (tuples may be there without a record of them)

@@ -167,3 +167,25 @@ async def test_a_group_that_is_synced_leaves_although_something_else_failed_mean
     await pipeline.stop()
     await settle()
     assert left == [1]
+
+
+async def test_what_can_wait_goes_with_the_next_group_or_by_itself_after_a_while() -> None:
+    log, left = SlowLog(), list[int]()
+    log.may_sync.set()
+    pipeline = Pipeline(log, lambda steps: left.extend(s.request.id for s in steps), 10_000)
+    async with asyncio.timeout(10):
+        for number in range(1, 30, 3):
+            pipeline.put(step(number, durable=True), 3600.0)
+            pipeline.put(step(number + 1, durable=True), 3600.0)
+            await settle()
+            pipeline.put(step(number + 2, durable=True))
+            while len(left) < number + 2:
+                await asyncio.sleep(0.001)
+        assert left == list(range(1, 31))
+        assert log.groups == list(range(3, 31, 3))
+        pipeline.put(step(31, durable=True), 0.001)
+        while len(left) < 31:
+            await asyncio.sleep(0.001)
+    pipeline.put(step(32, durable=True), 3600.0)
+    await pipeline.stop()
+    assert left[-1] == 32

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from hullcast.clients.sdk.subscription import LiveSubscription
 from hullcast.network.wire.errors import TooLarge
 from tests.support.cluster import PATIENCE_S, Cluster, cluster, wait_for
 from tests.support.stream_oracle import moment
-from tests.system.test_derived_streams import server_of
+from tests.system.test_derived_streams import server_of, streams_processes
 
 CREATES = (
     "CREATE STREAM R (TS TIMESTAMP, K INTEGER, A REAL)",
@@ -126,3 +128,48 @@ async def test_all_subscribers_hear_of_a_gap_in_order_also_those_that_come_later
         await publish(hc, 5.0)
         for subscription in subscriptions:
             assert await take(subscription, 1) == [5.0]
+
+
+async def test_the_log_is_kept_by_what_it_says_of_joins_not_by_what_only_memory_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path / "data") as made, made.client() as hc:
+        for sql in CREATES:
+            await hc.execute(sql)
+        await hc.publish("T", {"K": 1, "V": "x"})
+        await opened(made, 2)
+        server = server_of(made)
+        process, joined = server.streams, server.engine.streams["l"]
+        monkeypatch.setattr(streams, "LOOK_S", 1e9)
+        await publish(hc, 1.0)
+        await wait_for(lambda: len(joined.order) == 1, "a result")
+        assert joined.consumed is not None
+        needed = process.needed_behind()
+        assert needed is not None
+        assert needed < joined.consumed[1]
+        process._note_tables()
+        noted = joined.consumed[1]
+        await wait_for(lambda: process.needed_behind() == noted, "a record of it")
+
+
+
+async def test_a_streams_process_that_hangs_is_replaced_and_no_result_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path / "data") as made, made.client() as hc:
+        for sql in CREATES:
+            await hc.execute(sql)
+        await hc.publish("T", {"K": 1, "V": "x"})
+        async with hc.subscribe("SELECT A FROM L") as heard:
+            await opened(made, 2)
+            await publish(hc, 1.0)
+            assert await take(heard, 1) == [1.0]
+            (pid,) = streams_processes()
+            os.kill(pid, signal.SIGSTOP)
+            await publish(hc, 2.0, 3.0)
+            monkeypatch.setattr(streams, "SILENCE_S", 1.0)
+            await until(made, "another process", lambda p: p.processes >= 2)
+            monkeypatch.setattr(streams, "SILENCE_S", 30.0)
+            assert await take(heard, 2) == [2.0, 3.0]
+            assert pid not in streams_processes()
+            assert server_of(made).streams.status()["derived"]["L"]["gaps"] == 0
