@@ -285,6 +285,10 @@ class ServedEngine(Engine):
         super()._check_executable(query)  # a join over streams is one over its own stream by now, or was not served
         return super()._open(query)
 
+    def derivable(self, statement: CreateDerived) -> Table | None:
+        """The derived stream that a statement would make; None if one of that name is there."""
+        return None if fold(statement.name) in self._catalog else bind_derived(statement, self._catalog)
+
     def _create_derived(self, statement: CreateDerived) -> bool:
         known = self._views.get(fold(statement.name))
         if known is not None:

@@ -14,7 +14,7 @@ from hullcast.broker.log.record import NOBODY, RecordKind
 from hullcast.broker.queries.derived import is_hidden
 from hullcast.broker.reformulate.tuples import TuplesChannel
 from hullcast.broker.server.outcome import LogEntry, Outcome
-from hullcast.broker.sql.create import AdvanceStream, CreateTable, DropTable, parse_statement
+from hullcast.broker.sql.create import AdvanceStream, CreateDerived, CreateTable, DropTable, parse_statement
 from hullcast.broker.tables.schema import POSITION, fold
 from hullcast.broker.tables.travel import published
 from hullcast.network.wire import bodies
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from hullcast.broker.sql.create import Definition
     from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.interning import Texts
+    from hullcast.broker.tables.schema import Table
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.columns import Columns
@@ -126,6 +127,7 @@ class Changing:
         self._sweeps = engine.sweeps
         self.on_advance: Callable[[str, int, float], None] = lambda stream, seq, time: None  # called after heartbeats
         self.refuse_more: Callable[[str], None] = lambda table: None  # Overloaded, if too much of a stream waits
+        self.on_derive: Callable[[Table], None] = lambda stream: None  # TooLarge, if a join would keep too much
         self.on_drop: Callable[[str], None] = lambda table: None  # called before a table or stream is dropped
 
     def change(self, body: Delete | Execute, request: Request, now: float) -> Outcome:
@@ -392,6 +394,8 @@ class Changing:
     def _execute(self, body: Execute, statement: Definition | AdvanceStream, publisher: bytes, now: float) -> Outcome:
         if isinstance(statement, AdvanceStream):
             self._engine.refuse_publish(statement.name)
+        if isinstance(statement, CreateDerived) and (made := self._engine.derivable(statement)) is not None:
+            self.on_derive(made)
         if isinstance(statement, DropTable):  # a channel that lingers without subscribers does not keep a table
             wanted = self._wanted()
             deserted = self._conditionals.close_now(statement.name, wanted)

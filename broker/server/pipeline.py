@@ -40,8 +40,8 @@ class Pipeline:
 
         requests -> brain -> [gathering] -> [syncing, in a thread] -> release -> replies and messages
 
-    A step may be in no hurry (`patience_s`): it goes with the next one that is, or by itself when its time is up. Results
-    of joins do so: each would be a sync of its own otherwise, and others would wait for that.
+    A step may be in no hurry (`patience_s`): it goes with the next one that is, or by itself when its time is up.
+    Results of joins do so: each would be a sync of its own otherwise, and others would wait for that.
 
     Nothing is released before the entries of its own group and all earlier ones are on disk; while a group is being
     synced the next one gathers, so the slower the disk, the larger the groups. A group without entries does not

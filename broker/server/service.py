@@ -169,8 +169,10 @@ class Server:
             lambda: self.pipeline is None or self.pipeline.full,
             policy=settings.stream_policy,
             limit_bytes=settings.stream_queue_bytes,
+            memory_bytes=settings.stream_memory_bytes,
         )
         self.engine.joins_need = self.streams.needs
+        self.hidden.check_room = self.brain.changing.on_derive = self.streams.check_room
         self.brain.changing.on_advance = self.streams.advanced
         self.brain.changing.refuse_more = self.streams.refuse_more
         self.brain.explain_derived = self.streams.explain

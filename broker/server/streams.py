@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from hullcast.broker.queries.derived import is_hidden
-from hullcast.broker.streams.definition import begins_behind, is_torn, start_of, terms_of
+from hullcast.broker.streams.definition import begins_behind, is_torn, kept_counts, start_of, terms_of
 from hullcast.broker.streams.messages import (
     AskPaths,
     BeginStreams,
@@ -39,7 +39,8 @@ from hullcast.broker.streams.messages import (
     TimeWord,
     TookResults,
 )
-from hullcast.broker.streams.plan import plan_of, query_of
+from hullcast.broker.streams.operators.operator import check_kept
+from hullcast.broker.streams.plan import kept_bytes, plan_of, query_of
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.tables.schema import AT, fold
 from hullcast.broker.tables.travel import values_of
@@ -106,6 +107,7 @@ class _Derived:
     again_at: float = 0.0
     paths: tuple[PathStatistics, ...] = ()
     memory: BoundedJoinStatistics | None = None
+    kept_bytes: int = 0
     reads: tuple[str, ...] = field(default_factory=tuple)  # folded names
 
 
@@ -124,6 +126,7 @@ class StreamsProcess:
         *,
         policy: str,
         limit_bytes: int,
+        memory_bytes: int,
     ) -> None:
         """`files` gives the directory whose log the process may read; it is another one than that of `commit_log` where
         the server keeps its rows in memory. `append` makes results tuples of a stream; not while `busy` says that too
@@ -132,7 +135,7 @@ class StreamsProcess:
         is."""
         self._engine, self._log, self._files = engine, commit_log, files
         self._append, self._mark_gap, self._note_consumed, self._busy = append, mark_gap, note_consumed, busy
-        self.policy, self._limit_bytes = policy, limit_bytes
+        self.policy, self._limit_bytes, self._memory_bytes = policy, limit_bytes, memory_bytes
         self._process: asyncio.subprocess.Process | None = None
         self._end: MessageEnd | None = None
         self._directory: DataDirectory | None = None
@@ -225,7 +228,7 @@ class StreamsProcess:
         self._end = await MessageEnd.over(ours, self._on_message, lambda: self._on_end(process))
         self._heard_at, self._spoke = time.monotonic(), False
         self.processes += 1
-        self._end.write(BeginStreams(str(directory.path), self.policy, self._limit_bytes))
+        self._end.write(BeginStreams(str(directory.path), self.policy, self._limit_bytes, self._memory_bytes))
         self._definitions = self._told = -1
         self.on_release()
 
@@ -359,9 +362,30 @@ class StreamsProcess:
         streams, seq = self._engine.streams, self._engine.seq
         return start_of(self._terms_of(stream), streams, at, created, seq, stream.consumed)
 
+    def check_room(self, table: Table, but: Stream | None = None) -> None:
+        """TooLarge if there is no room for what a derived stream would keep, beside all others (`but` one)."""
+        others = sum(self._kept_bytes(stream) for stream in self._engine.derived if stream is not but)
+        check_kept(others, self._needed_bytes(terms_of(table, self._engine.stores)), self._memory_bytes)
+
+    def _needed_bytes(self, terms: QueryTerms) -> int:
+        """What a join keeps in memory, as far as that is known before it does."""
+        query = query_of(terms, lambda end: 0.0 if isinstance(end, str) else end)
+        return kept_bytes(query, kept_counts(terms, self._engine.streams, self._engine.stores))
+
+    def _kept_bytes(self, stream: Stream) -> int:
+        """What the join of a derived stream keeps, or will."""
+        one = self._known.get(fold(stream.store.table.name))
+        return max(self._needed_bytes(self._terms_of(stream)), 0 if one is None else one.kept_bytes)
+
     def _begin_again(self, one: _Derived) -> None:
-        """A query failed: what it needed is no longer there. It goes on from now, and some results are missing."""
+        """A query failed: what it needed is no longer there. It goes on from now, and some results are missing; later,
+        if there is no room for what it keeps."""
         assert self._directory is not None
+        try:
+            self.check_room(one.stream.store.table, one.stream)
+        except TooLarge as error:
+            one.failed, one.again_at = error, time.monotonic() + AGAIN_S
+            return
         name = fold(one.stream.store.table.name)
         self._known.pop(name, None)
         self._numbered.pop(one.number, None)
@@ -421,9 +445,10 @@ class StreamsProcess:
                     self._numbered[number].opened = True
             case QueryFailed(number, code, arguments):
                 self._failed(number, from_wire(code, arguments))
-            case QueryPaths(number, paths, memory):
+            case QueryPaths(number, paths, memory, kept_bytes):
                 if number in self._numbered:
-                    self._numbered[number].paths, self._numbered[number].memory = paths, memory
+                    one = self._numbered[number]
+                    one.paths, one.memory, one.kept_bytes = paths, memory, kept_bytes
             case StreamsReport():
                 self._report = message
                 self._reading_from = max(self._reading_from, message.read)
@@ -435,7 +460,7 @@ class StreamsProcess:
         if one is not None:
             name = one.stream.store.table.name
             log.error("derived stream failed", extra={"stream": name, "why": str(error)})
-            one.failed, one.again_at = error, time.monotonic() + AGAIN_S
+            one.failed, one.again_at, one.opened = error, time.monotonic() + AGAIN_S, False
             self._mark_gap(name, str(error), None)  # at once; and again when it is known from where on it is complete
 
     def _take_soon(self) -> None:
@@ -491,6 +516,7 @@ class StreamsProcess:
             "policy": self.policy,
             "behind": max(0, synced - self._report.read) if self.running else 0,
             "limit_bytes": self._limit_bytes,
+            "memory_bytes": self._memory_bytes,
             "full": self._engine.spelt(sorted(self._report.full)),
             "refused": self.refused,
             **counters,
@@ -522,6 +548,8 @@ class StreamsProcess:
             "results": 0 if counts is None else counts.results,
             "memory": None if memory is None else {**asdict(memory), "missed_share": memory.missed_share},
             "memory_limit": kept,
+            "kept_bytes": 0 if one is None else one.kept_bytes,
+            "needed_bytes": self._needed_bytes(self._terms_of(stream)),
             "waiting": waiting,
             "behind_s": behind_s,
             "waits_for": slowest if waiting else None,
@@ -554,6 +582,8 @@ class StreamsProcess:
                 "source": self._engine.source_shown(table),
                 "memory": None,
                 "memory_limit": self._engine.made_of(table).shape.memory,
+                "kept_bytes": 0,
+                "needed_bytes": self._needed_bytes(terms_of(table, self._engine.stores)),
             }
         else:
             facts = self._facts(stream)

@@ -31,6 +31,7 @@ from hullcast.broker.streams.messages import (
     SwitchOperatorPolicy,
     TookResults,
 )
+from hullcast.broker.streams.operators.operator import KeptMemory
 from hullcast.broker.streams.plan import query_of
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.streams.runner import OperatorFailed, Resume, Runner
@@ -95,7 +96,12 @@ class LiveStreams:
         self.say = say
         self._interner = Interner()
         self._follower = LogFollower(Path(begin.directory), self._interner)
-        self._runner = Runner(OPERATOR_POLICIES[begin.policy](), MonotonicClock(), limit_bytes=begin.limit_bytes)
+        self._runner = Runner(
+            OPERATOR_POLICIES[begin.policy](),
+            MonotonicClock(),
+            limit_bytes=begin.limit_bytes,
+            memory=KeptMemory(begin.memory_bytes),
+        )
         self._policy = begin.policy
         self._followed: dict[str, _Followed] = {}
         self._queries: dict[int, _LiveQuery] = {}
@@ -125,7 +131,8 @@ class LiveStreams:
             case AskPaths(number):
                 if number in self._queries:
                     running = self._queries[number].running
-                    self.say(QueryPaths(number, self._runner.paths(running), self._runner.memory(running)))
+                    memory, kept = self._runner.bounded(running), self._runner.kept(running)
+                    self.say(QueryPaths(number, self._runner.paths(running), memory, kept))
             case SwitchOperatorPolicy(policy):
                 self._runner.switch(OPERATOR_POLICIES[policy]())
                 self._policy = policy
@@ -348,6 +355,7 @@ class LiveStreams:
                 **counts._asdict(),
                 "untaken_bytes": self._untaken_bytes,
                 "texts": len(self._interner),
+                "kept_bytes": self._runner.memory.used_bytes,
             },
         )
 

@@ -20,7 +20,7 @@ from hullcast.broker.scheduling.driver import Driver
 from hullcast.broker.streams.batch import BEGINNING, StreamMoment, TupleBatch, empty, joined
 from hullcast.broker.streams.measuring import PathMeasures
 from hullcast.broker.streams.operators.bounded import BoundedStore
-from hullcast.broker.streams.operators.operator import RESULTS_AT_ONCE
+from hullcast.broker.streams.operators.operator import RESULTS_AT_ONCE, KeptMemory
 from hullcast.broker.streams.operators.table_join import TableChanges, TableJoin
 from hullcast.broker.streams.operators.window_join import WindowJoin
 from hullcast.broker.streams.plan import OperatorPlan, StreamQuery, plan_of
@@ -152,6 +152,7 @@ class Runner:
     Invariants (`check` tests them):
       R1  A queue is among those that the policy picks from exactly if its operator can run.
       R2  `held_bytes` is what all queues hold, and changes of tables that wait.
+      R3  `memory.used_bytes` is what all operators keep.
     """
 
     def __init__(
@@ -162,10 +163,12 @@ class Runner:
         micro_batch: int = MICRO_BATCH,
         turn: int = TURN,
         limit_bytes: float = LIMIT_BYTES,
+        memory: KeptMemory | None = None,
     ) -> None:
         self._driver = Driver(policy, clock)
         self._policy, self._clock = policy, clock
         self._micro_batch, self._turn, self.limit_bytes = micro_batch, turn, limit_bytes
+        self.memory = memory or KeptMemory()
         self._queries: dict[int, _Open] = {}
         self._alike: dict[StreamQuery, _Open] = {}
         self._leaves: dict[str, list[tuple[_Open, TupleQueue]]] = {}
@@ -194,8 +197,12 @@ class Runner:
         """The number of a new query. It begins with empty windows and tables: they must be filled from before
         (`arrive_at`, `change_at`). With `resume` that is what was read behind its bases, and results up to its `after`
         are dropped; without, all there is."""
+        plan = plan or plan_of(query)
+        self.memory.grow(0, sum(operator.size_bytes for operator in plan.operators()))
+        for operator in plan.operators():
+            operator.keep_in(self.memory)
         self._numbers += 1
-        opened = self._wired(query, plan or plan_of(query))
+        opened = self._wired(query, plan)
         if resume is not None:
             opened.resume = resume
             _drop_until(opened, resume.after)
@@ -221,6 +228,7 @@ class Runner:
                 if other.query == opened.query:
                     self._alike[other.query] = other
         self._news.pop(number, None)
+        self.memory.grow(0, -_kept_bytes(opened))
         for stage in opened.stages:
             for queue in stage.inputs:
                 self._driver.rest(queue)
@@ -563,15 +571,21 @@ class Runner:
             found.append(PathStatistics(stream.stream, operators, measures.chart))
         return tuple(found)
 
-    def memory(self, number: int) -> BoundedJoinStatistics | None:
+    def bounded(self, number: int) -> BoundedJoinStatistics | None:
         """What a window join with bounded memory kept, dropped and missed; None of any other query."""
         for stage in self._queries[number].stages:
             if isinstance(stage.operator, WindowJoin) and isinstance(stage.operator.store, BoundedStore):
                 return stage.operator.store.statistics()
         return None
 
+    def kept(self, number: int) -> int:
+        """The bytes that the windows and the table of a query take."""
+        return _kept_bytes(self._queries[number])
+
     def check(self) -> None:
-        """Raise InvariantBroken unless R1 and R2 hold; looks at everything."""
+        """Raise InvariantBroken unless R1, R2 and R3 hold; looks at everything."""
+        if (kept := sum(map(_kept_bytes, self._queries.values()))) != self.memory.used_bytes:
+            raise InvariantBroken(f"R3: operators keep {kept} bytes, counted as {self.memory.used_bytes}")
         held = sum(queue.size for queue in self._stage_of)
         held += sum(opened.table.changes_bytes for opened in self._queries.values() if opened.table is not None)
         if held != self.held_bytes:
@@ -590,6 +604,10 @@ class Runner:
                 )
                 if checked is not None:
                     checked()
+
+
+def _kept_bytes(opened: _Open) -> int:
+    return sum(stage.operator.size_bytes for stage in opened.stages)
 
 
 def _drop_until(opened: _Open, moment: StreamMoment) -> None:

@@ -152,7 +152,6 @@ async def test_the_log_is_kept_by_what_it_says_of_joins_not_by_what_only_memory_
         await wait_for(lambda: process.needed_behind() == noted, "a record of it")
 
 
-
 async def test_a_streams_process_that_hangs_is_replaced_and_no_result_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
