@@ -410,11 +410,13 @@ def _load_receipts(database: sqlite3.Connection) -> tuple[list[KeptReceipt], lis
     return list(map(KeptReceipt._make, receipts)), [key for (key,) in forgotten]
 
 
-def stored_rows(database: sqlite3.Connection, table: Table, created: int) -> Iterator[ValueColumns]:
+def stored_rows(
+    database: sqlite3.Connection, table: Table, created: int, at_once: int = _ROWS_AT_ONCE
+) -> Iterator[ValueColumns]:
     """The rows of one table, some at a time; none if that table (created then) is not in the checkpoint."""
     stored = stored_name(database, table, created)
     if stored is not None:
-        yield from _blocks(database, stored, table)
+        yield from _blocks(database, stored, table, at_once)
 
 
 def stored_name(database: sqlite3.Connection, table: Table, created: int) -> str | None:
@@ -426,9 +428,11 @@ def stored_name(database: sqlite3.Connection, table: Table, created: int) -> str
     return None
 
 
-def _blocks(database: sqlite3.Connection, stored: str, table: Table) -> Iterator[ValueColumns]:
+def _blocks(
+    database: sqlite3.Connection, stored: str, table: Table, at_once: int = _ROWS_AT_ONCE
+) -> Iterator[ValueColumns]:
     cursor = database.execute(f'SELECT * FROM "{stored}"')
-    cursor.arraysize = _ROWS_AT_ONCE
+    cursor.arraysize = at_once
     while block := cursor.fetchmany():
         columns = zip(table.columns, zip(*block, strict=True), strict=True)
         yield {column.name: _column(column.type, values) for column, values in columns}

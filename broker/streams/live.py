@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.streams.batch import BEGINNING, END, StreamMoment, stretches
-from hullcast.broker.streams.following import LogFollower, StreamTime, no_changes
+from hullcast.broker.streams.batch import BEGINNING, END, StreamMoment, empty, stretches
+from hullcast.broker.streams.following import ATTEMPTS, LogFollower, StreamPast, StreamTime, no_changes
 from hullcast.broker.streams.messages import (
     AskPaths,
     BeginStreams,
@@ -41,12 +42,14 @@ from hullcast.broker.tables.travel import travelling
 from hullcast.network.wire.errors import HistoryGone, HullcastError, InvariantBroken, to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from hullcast.broker.log.changes import LogPosition
     from hullcast.broker.log.history import Life
     from hullcast.broker.streams.batch import TupleBatch
-    from hullcast.broker.streams.messages import QueryTerms, RangeEnd, TimeWord
+    from hullcast.broker.streams.messages import QueryTerms, RangeEnd, SourceTerms, TimeWord
     from hullcast.broker.streams.operators.table_join import TableChanges
+    from hullcast.broker.streams.plan import StreamQuery
     from hullcast.broker.streams.runner import Results
 
 log = logging.getLogger(__name__)
@@ -78,6 +81,7 @@ class _LiveQuery:
     kinds: tuple[ColumnType, ...]
     after: StreamMoment  # its results are behind this
     bases: tuple[StreamMoment, ...]  # with these it can be opened again, to go on from what was sent last
+    attached: bool = True  # it has all that others have; else its windows are being filled
 
 
 @dataclass(eq=False, slots=True)
@@ -87,6 +91,24 @@ class _Followed:
     life: Life
     users: int = 0
     time: StreamTime | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _Filling:
+    """A query whose windows and table are being filled, some of it at a time."""
+
+    message: OpenQuery
+    streams: list[SourceTerms]
+    times: list[StreamTime]
+    pasts: list[StreamPast]
+    work: Iterator[None]
+    attempts: int = 1
+
+    def heard(self, name: str, words: tuple[TimeWord, ...]) -> None:
+        """Heartbeats of a stream (folded name)."""
+        for stream, clock in zip(self.streams, self.times, strict=True):
+            if fold(stream.life.table.name) == name:
+                clock.heard(words)
 
 
 class LiveStreams:
@@ -106,6 +128,7 @@ class LiveStreams:
         self._followed: dict[str, _Followed] = {}
         self._queries: dict[int, _LiveQuery] = {}
         self._waiting: list[OpenQuery] = []  # to be opened when all up to their start was read
+        self._filling: deque[_Filling] = deque()  # those before that are being opened
         self._released = self._read = 0
         self._sent = 0
         self._untaken: list[tuple[int, int]] = []  # (batch number, bytes) of results on their way
@@ -142,6 +165,8 @@ class LiveStreams:
     def _heard(self, name: str, words: tuple[TimeWord, ...]) -> None:
         """Heartbeats of a stream: a window join may have waited for them alone; one that is not open yet will."""
         self._waiting = [_with_words(message, name, words) for message in self._waiting]
+        for filling in self._filling:
+            filling.heard(name, words)
         followed = self._followed.get(name)
         if followed is not None and followed.time is not None:
             followed.time.heard(words)
@@ -160,7 +185,7 @@ class LiveStreams:
             start = message.start.seq
             if start > self._released:
                 continue
-            if not self._followed:
+            if not self._followed and not self._filling:
                 self._read = start
             if start <= self._read:
                 self._waiting.remove(message)
@@ -170,7 +195,12 @@ class LiveStreams:
                     self._operator_failed(failed)  # if it was another's, whose operators are shared
                     self.say(QueryFailed(message.number, *to_wire(_worded(failed.error))))
                 except Exception as error:  # noqa: BLE001  (others go on)
-                    self.say(QueryFailed(message.number, *to_wire(_worded(error))))
+                    self._fail(message.number, error)
+
+    def _fail(self, number: int, error: Exception) -> None:
+        """A query cannot be opened, or cannot go on."""
+        self._close(number)
+        self.say(QueryFailed(number, *to_wire(_worded(error))))
 
     def _open(self, message: OpenQuery) -> None:
         number, terms, start = message
@@ -182,45 +212,117 @@ class LiveStreams:
         if shared is not None:
             self._send()  # what the others get and this one does not
             self._queries[number] = _LiveQuery(shared, terms, kinds, *self._runner.resume(shared))
+            self._follow_sources(terms)
+            self.say(QueryOpened(number))
         else:
-            resume = Resume(END if start.after is None else start.after, start.bases)  # END: until `skip`
-            running = self._runner.open(query, resume)
-            try:
-                self._fill(running, message)
-            except BaseException:
-                self._runner.close(running)
-                raise
-            self._queries[number] = _LiveQuery(running, terms, kinds, BEGINNING, start.bases)
-        for source in sources:
-            name = fold(source.life.table.name)
-            self._followed.setdefault(name, _Followed(source.life)).users += 1
-        self.say(QueryOpened(number))
+            self._begin(message, query, kinds)
 
-    def _fill(self, running: int, message: OpenQuery) -> None:
-        """What a query needs from before: its table, then its streams, up to where all others are."""
-        _, terms, start = message
-        now = time.monotonic()
-        after = [base.seq for base in start.bases]
+    def _begin(self, message: OpenQuery, query: StreamQuery, kinds: tuple[ColumnType, ...], attempts: int = 1) -> None:
+        """Open a query whose windows and table are empty, and fill them bit by bit."""
+        number, terms, start = message
+        resume = Resume(END if start.after is None else start.after, start.bases)  # END: until `skip`
+        running = self._runner.open(query, resume, attached=False)
+        self._queries[number] = _LiveQuery(running, terms, kinds, BEGINNING, start.bases, attached=False)
         streams = [terms.left] if terms.right is None or terms.right.is_table else [terms.left, terms.right]
         times = [StreamTime(stream.time, base.time) for stream, base in zip(streams, start.bases, strict=True)]
         for clock, words in zip(times, start.words, strict=False):
             clock.heard(words)
-        if terms.right is not None and terms.right.is_table:
-            self._runner.change_at(running, self._follower.rows(terms.right.life, start.bases[0].seq))
-            since = self._follower.changes(terms.right.life, start.bases[0].seq, self._read)
-            self._runner.change_at(running, since)
-        for end in sorted({start.seq, self._read}):
-            for leaf, (stream, clock) in enumerate(zip(streams, times, strict=True)):
-                tuples = self._follower.tuples(stream.life, after[leaf], end, self._released)
-                self._runner.arrive_at(running, leaf, clock.batch(tuples, end, now))
-                after[leaf] = end
-            self._runner.drain(running)
-            if start.after is None and end == start.seq:
+        pasts = [StreamPast(self._follower, one.life, base.seq) for one, base in zip(streams, start.bases, strict=True)]
+        filling = _Filling(message, streams, times, pasts, iter(()), attempts)
+        filling.work = self._fill(filling, running)
+        self._filling.append(filling)
+
+    def _fill(self, filling: _Filling, running: int) -> Iterator[None]:
+        """What a query needs from before: its table, then its streams, up to where all others are. It stops whenever
+        operators have something to do, or some of a file was read: others have their turns."""
+        _, terms, start = filling.message
+        table, table_at, table_from = terms.right, start.bases[0].seq, None
+        if table is not None and table.is_table:
+            nothing = empty(len(terms.left.life.table.columns), start.bases[0], time.monotonic())
+            for part in self._rows(table.life, start.bases[0].seq):
+                self._runner.change_at(running, part)
+                self._runner.arrive_at(running, 0, nothing)
+                yield from self._worked(running)
+        at = min(start.seq - 1, *(base.seq for base in start.bases))
+        while at < max(self._read, start.seq):
+            if self._interner.wants_sweep:
+                self._sweep()
+            at = min(at + STRETCH, start.seq if at < start.seq else self._read)
+            if table is not None and table.is_table and table_at < at:
+                changes, table_from = self._follower.stretch(table.life, table_at, at, table_from)
+                self._runner.change_at(running, changes)
+                table_at = at
+            for leaf, (past, clock) in enumerate(zip(filling.pasts, filling.times, strict=True)):
+                tuples = yield from past.reading(at, self._released)
+                self._runner.arrive_at(running, leaf, clock.batch(tuples, at, time.monotonic()))
+            yield from self._worked(running)
+            if start.after is None and at == start.seq:
                 self._runner.skip(running)
-        for stream, clock in zip(streams, times, strict=True):
+
+    def _rows(self, life: Life, seq: int) -> Iterator[TableChanges]:
+        """What makes a table as it is at `seq`, from nothing, some rows at a time."""
+        at = life.created
+        for moment, rows in self._follower.stored(life, seq):
+            at = moment
+            yield rows
+        position: LogPosition | None = None
+        while at < seq:
+            end = min(at + STRETCH, seq)
+            changes, position = self._follower.stretch(life, at, end, position)
+            at = end
+            yield changes
+
+    def _worked(self, running: int) -> Iterator[None]:
+        """Wait until the operators of a query have done all they can."""
+        yield
+        while self._runner.can_run(running):
+            yield
+
+    def _fill_some(self) -> None:
+        """Go on with one of the queries that are being opened."""
+        filling = self._filling[0]
+        self._filling.rotate(-1)
+        number = filling.message.number
+        try:
+            for _ in filling.work:
+                return
+            self._filling.remove(filling)
+            self._attach(filling)
+        except FileNotFoundError:
+            self._filling.remove(filling)
+            self._fill_again(filling)
+        except Exception as error:  # noqa: BLE001  (others go on)
+            self._fail(number, error)
+
+    def _fill_again(self, filling: _Filling) -> None:
+        """Files were cut under our hands: begin again with those there are now."""
+        number, terms, start = filling.message
+        live = self._queries.pop(number)
+        self._runner.close(live.running)
+        try:
+            if filling.attempts == ATTEMPTS:
+                raise self._follower.gone((terms.right or terms.left).life, start.bases[0].seq)
+            self._begin(filling.message, query_of(terms, self._code), live.kinds, filling.attempts + 1)
+        except Exception as error:  # noqa: BLE001  (others go on)
+            self._fail(number, error)
+
+    def _attach(self, filling: _Filling) -> None:
+        """A query has all that others have: from now on it goes with them."""
+        number, terms, _ = filling.message
+        live = self._queries[number]
+        for stream, clock in zip(filling.streams, filling.times, strict=True):
             name = fold(stream.life.table.name)
             if name not in self._followed:
                 self._followed[name] = _Followed(stream.life, 0, clock)
+        live.attached = True
+        self._runner.attach(live.running)
+        self._follow_sources(terms)
+        self.say(QueryOpened(number))
+
+    def _follow_sources(self, terms: QueryTerms) -> None:
+        for source in (terms.left, terms.right):
+            if source is not None:
+                self._followed.setdefault(fold(source.life.table.name), _Followed(source.life)).users += 1
 
     def _code(self, end: RangeEnd) -> float:
         return self._interner.code(end) if isinstance(end, str) else float(end)
@@ -231,8 +333,9 @@ class LiveStreams:
         if query is None:
             return
         self._runner.close(query.running)
+        self._filling = deque(filling for filling in self._filling if filling.message.number != number)
         for source in (query.terms.left, query.terms.right):
-            if source is not None:
+            if source is not None and query.attached:
                 name = fold(source.life.table.name)
                 self._followed[name].users -= 1
                 if not self._followed[name].users:
@@ -247,10 +350,12 @@ class LiveStreams:
         self._send()  # what came of filling windows, of which the log may have been the last for a long time
         while True:
             may_run = self._untaken_bytes <= UNTAKEN_BYTES
+            if self._filling and may_run:
+                self._fill_some()
             blocked = self._runner.idle
             if self._read < self._released and (blocked or self._runner.held_bytes <= self._runner.limit_bytes):
                 self._read_on()
-            elif not may_run or blocked:
+            elif not may_run or (blocked and not self._filling):
                 break
             try:
                 while may_run and self._runner.step() and time.monotonic() - began < SLICE_S:
@@ -262,7 +367,8 @@ class LiveStreams:
                 break
         may_run = self._untaken_bytes <= UNTAKEN_BYTES
         may_read = self._runner.idle or self._runner.held_bytes <= self._runner.limit_bytes
-        return (may_read and self._read < self._released) or (may_run and not self._runner.idle)
+        busy = bool(self._filling) or not self._runner.idle
+        return (may_read and self._read < self._released) or (may_run and busy)
 
     def _read_on(self) -> None:
         """The next stretch of the log."""
@@ -299,7 +405,7 @@ class LiveStreams:
         """A source cannot be read any more: the queries that read it fail, and others go on."""
         for number, query in list(self._queries.items()):
             sources = [source for source in (query.terms.left, query.terms.right) if source is not None]
-            if any(fold(source.life.table.name) == name for source in sources):
+            if query.attached and any(fold(source.life.table.name) == name for source in sources):
                 self._close(number)
                 self.say(QueryFailed(number, *to_wire(error)))
 
@@ -310,7 +416,8 @@ class LiveStreams:
             self.say(QueryFailed(number, *to_wire(_worded(failed.error))))
 
     def _sweep(self) -> None:
-        held = [np.zeros(0), *(cells[np.isfinite(cells)] for cells in self._runner.held())]
+        pasts = (cells for filling in self._filling for past in filling.pasts for cells in past.held())
+        held = [np.zeros(0), *(cells[np.isfinite(cells)] for cells in (*self._runner.held(), *pasts))]
         self._interner.sweep(np.concatenate(held))
 
     def _send(self) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hullcast.broker.scheduling.driver import Driver
-from hullcast.broker.streams.batch import BEGINNING, StreamMoment, TupleBatch, empty, joined
+from hullcast.broker.streams.batch import BEGINNING, END, StreamMoment, TupleBatch, empty, joined
 from hullcast.broker.streams.measuring import PathMeasures
 from hullcast.broker.streams.operators.bounded import BoundedStore
 from hullcast.broker.streams.operators.operator import RESULTS_AT_ONCE, KeptMemory
@@ -193,10 +193,17 @@ class Runner:
         alike.users += 1
         return alike.number
 
-    def open(self, query: StreamQuery, resume: Resume | None = None, *, plan: OperatorPlan | None = None) -> int:
+    def open(
+        self,
+        query: StreamQuery,
+        resume: Resume | None = None,
+        *,
+        plan: OperatorPlan | None = None,
+        attached: bool = True,
+    ) -> int:
         """The number of a new query. It begins with empty windows and tables: they must be filled from before
         (`arrive_at`, `change_at`). With `resume` that is what was read behind its bases, and results up to its `after`
-        are dropped; without, all there is."""
+        are dropped; without, all there is. Unless it is `attached`, nothing else comes to it until `attach`."""
         plan = plan or plan_of(query)
         self.memory.grow(0, sum(operator.size_bytes for operator in plan.operators()))
         for operator in plan.operators():
@@ -207,13 +214,20 @@ class Runner:
             opened.resume = resume
             _drop_until(opened, resume.after)
         self._queries[opened.number] = opened
+        if attached:
+            self.attach(opened.number)
+        self._tell_policy()
+        return opened.number
+
+    def attach(self, number: int) -> None:
+        """From now on a query gets what arrives for all: it has everything up to there."""
+        opened = self._queries[number]
+        query = opened.query
         self._alike.setdefault(query, opened)
         for stream, queue in zip(query.streams, opened.leaves, strict=True):
             self._leaves.setdefault(stream.stream, []).append((opened, queue))
         if query.table is not None:
             self._tables.setdefault(query.table.table, []).append(opened)
-        self._tell_policy()
-        return opened.number
 
     def close(self, number: int) -> bool:
         """One user less of a query; whether that was the last one, and the query is gone."""
@@ -222,10 +236,11 @@ class Runner:
         if opened.users:
             return False
         del self._queries[number]
-        if self._alike[opened.query] is opened:
+        if self._alike.get(opened.query) is opened:
             del self._alike[opened.query]
+            attached = {id(one) for leaves in self._leaves.values() for one, _ in leaves}
             for other in self._queries.values():
-                if other.query == opened.query:
+                if other.query == opened.query and id(other) in attached:
                     self._alike[other.query] = other
         self._news.pop(number, None)
         self.memory.grow(0, -_kept_bytes(opened))
@@ -235,11 +250,13 @@ class Runner:
                 self.held_bytes -= queue.size
                 del self._stage_of[queue]
         for stream in opened.query.streams:
-            self._leaves[stream.stream] = [leaf for leaf in self._leaves[stream.stream] if leaf[0] is not opened]
+            leaves = self._leaves.get(stream.stream, [])
+            self._leaves[stream.stream] = [leaf for leaf in leaves if leaf[0] is not opened]
         if opened.table is not None:
             self.held_bytes -= opened.table.changes_bytes
-            name = next(name for name, users in self._tables.items() if opened in users)
-            self._tables[name].remove(opened)
+            for users in self._tables.values():
+                if opened in users:
+                    users.remove(opened)
         for path in opened.paths:
             self._measures[path] = None
         self._tell_policy()
@@ -317,6 +334,9 @@ class Runner:
         before = opened.table.changes_bytes
         opened.table.change(changes.columns(opened.plan.table_columns))
         self._hold(opened.table.changes_bytes - before)
+        for stage in opened.stages:
+            if stage.operator is opened.table:
+                self._settle(opened, stage)  # they may be due at once
 
     def reads(self, stream: str) -> bool:
         """Whether a query reads a stream or table (folded name)."""
@@ -351,6 +371,10 @@ class Runner:
     def idle(self) -> bool:
         """Whether no operator can run."""
         return self._driver.idle
+
+    def can_run(self, number: int) -> bool:
+        """Whether an operator of this query can run."""
+        return any(stage.operator.can_run(stage.inputs) for stage in self._queries[number].stages)
 
     def step(self) -> bool:
         """Run one operator on one micro-batch; whether there was one to run."""
@@ -495,6 +519,8 @@ class Runner:
         """What has come out since this was asked last, query by query; also how far queries are without results."""
         taken = []
         for opened in self._news.values():
+            if opened.after == END:  # its windows are being filled: until `skip` nothing of it counts
+                continue
             reached = max(opened.reached, opened.after)
             batch, opened.made = _complete(opened.made, len(opened.query.out), reached, self._clock.now())
             taken.append(Results(opened.number, batch, self._resume(opened)))

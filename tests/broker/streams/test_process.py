@@ -410,6 +410,7 @@ def test_alike_queries_share_their_operators_and_each_has_its_own_results(tmp_pa
                 publish_some(ledger, chance, 8.0 * number + i)
             befores.append(len(wanted(ledger, terms, query, ledger.logged)))
             process.open(number, terms)
+            process.hear_until(lambda n=number: n in process.ready)  # while one is being opened, nobody shares it
         process.write(CloseQuery(1))
         for i in range(24, 34):
             publish_some(ledger, chance, float(i))
