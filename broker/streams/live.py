@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -39,7 +39,8 @@ from hullcast.broker.streams.runner import OperatorFailed, Resume, Runner
 from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import ColumnType, fold
 from hullcast.broker.tables.travel import travelling
-from hullcast.network.wire.errors import HistoryGone, HullcastError, InvariantBroken, to_wire
+from hullcast.network.wire.columns import size_bytes
+from hullcast.network.wire.errors import HistoryGone, HullcastError, InvariantBroken, TooLarge, to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,6 +59,8 @@ log = logging.getLogger(__name__)
 STRETCH, SLICE_S = 8192, 0.005
 #: Results sent to the server at once, about: all that one tuple made stay together.
 SENT_AT_ONCE = 4096
+#: Bytes of them, about, if texts are long; and of all that one tuple made, at most: they are one record of the log.
+SENT_BYTES, MOST_BYTES = 4 << 20, 32 << 20
 #: Bytes of results on their way to the server; when there are more, operators wait.
 UNTAKEN_BYTES = 8 << 20
 
@@ -70,6 +73,10 @@ class MonotonicClock:
 
     def pass_by(self, cost_s: float) -> None:
         """Nothing: it has passed by."""
+
+
+#: Heartbeats of a stream (folded name).
+StreamWords: TypeAlias = "tuple[str, tuple[TimeWord, ...]]"
 
 
 @dataclass(eq=False, slots=True)
@@ -102,13 +109,18 @@ class _Filling:
     times: list[StreamTime]
     pasts: list[StreamPast]
     work: Iterator[None]
+    later: list[StreamWords]  # what was said of its streams since the server opened it
     attempts: int = 1
+    heard: list[StreamWords] = field(default_factory=list)  # of the later ones
 
-    def heard(self, name: str, words: tuple[TimeWord, ...]) -> None:
-        """Heartbeats of a stream (folded name)."""
-        for stream, clock in zip(self.streams, self.times, strict=True):
-            if fold(stream.life.table.name) == name:
-                clock.heard(words)
+    def hear(self) -> None:
+        """Take in what was said since; a query that begins now begins before that."""
+        for name, words in self.later:
+            for stream, clock in zip(self.streams, self.times, strict=True):
+                if fold(stream.life.table.name) == name:
+                    clock.heard(words)
+        self.heard += self.later
+        self.later.clear()
 
 
 class LiveStreams:
@@ -128,6 +140,7 @@ class LiveStreams:
         self._followed: dict[str, _Followed] = {}
         self._queries: dict[int, _LiveQuery] = {}
         self._waiting: list[OpenQuery] = []  # to be opened when all up to their start was read
+        self._later: dict[int, list[StreamWords]] = {}  # heartbeats that they have not heard of, by number
         self._filling: deque[_Filling] = deque()  # those before that are being opened
         self._released = self._read = 0
         self._sent = 0
@@ -164,9 +177,10 @@ class LiveStreams:
 
     def _heard(self, name: str, words: tuple[TimeWord, ...]) -> None:
         """Heartbeats of a stream: a window join may have waited for them alone; one that is not open yet will."""
-        self._waiting = [_with_words(message, name, words) for message in self._waiting]
+        for message in self._waiting:
+            self._later.setdefault(message.number, []).append((name, words))
         for filling in self._filling:
-            filling.heard(name, words)
+            filling.later.append((name, words))
         followed = self._followed.get(name)
         if followed is not None and followed.time is not None:
             followed.time.heard(words)
@@ -211,13 +225,21 @@ class LiveStreams:
         shared = self._runner.share(query) if start.after is None and start.seq == self._read else None
         if shared is not None:
             self._send()  # what the others get and this one does not
+            self._later.pop(number, None)  # the others have heard of it
             self._queries[number] = _LiveQuery(shared, terms, kinds, *self._runner.resume(shared))
             self._follow_sources(terms)
             self.say(QueryOpened(number))
         else:
-            self._begin(message, query, kinds)
+            self._begin(message, query, kinds, self._later.pop(number, []))
 
-    def _begin(self, message: OpenQuery, query: StreamQuery, kinds: tuple[ColumnType, ...], attempts: int = 1) -> None:
+    def _begin(
+        self,
+        message: OpenQuery,
+        query: StreamQuery,
+        kinds: tuple[ColumnType, ...],
+        later: list[StreamWords],
+        attempts: int = 1,
+    ) -> None:
         """Open a query whose windows and table are empty, and fill them bit by bit."""
         number, terms, start = message
         resume = Resume(END if start.after is None else start.after, start.bases)  # END: until `skip`
@@ -228,7 +250,7 @@ class LiveStreams:
         for clock, words in zip(times, start.words, strict=False):
             clock.heard(words)
         pasts = [StreamPast(self._follower, one.life, base.seq) for one, base in zip(streams, start.bases, strict=True)]
-        filling = _Filling(message, streams, times, pasts, iter(()), attempts)
+        filling = _Filling(message, streams, times, pasts, iter(()), later, attempts)
         filling.work = self._fill(filling, running)
         self._filling.append(filling)
 
@@ -243,11 +265,13 @@ class LiveStreams:
                 self._runner.change_at(running, part)
                 self._runner.arrive_at(running, 0, nothing)
                 yield from self._worked(running)
-        at = min(start.seq - 1, *(base.seq for base in start.bases))
-        while at < max(self._read, start.seq):
+        at, begun = min(start.seq - 1, *(base.seq for base in start.bases)), start.after is not None
+        while at < max(self._read, start.seq) or filling.later:
+            if begun:
+                filling.hear()
             if self._interner.wants_sweep:
                 self._sweep()
-            at = min(at + STRETCH, start.seq if at < start.seq else self._read)
+            at = min(at + STRETCH, start.seq if at < start.seq else max(at, self._read))
             if table is not None and table.is_table and table_at < at:
                 changes, table_from = self._follower.stretch(table.life, table_at, at, table_from)
                 self._runner.change_at(running, changes)
@@ -256,8 +280,9 @@ class LiveStreams:
                 tuples = yield from past.reading(at, self._released)
                 self._runner.arrive_at(running, leaf, clock.batch(tuples, at, time.monotonic()))
             yield from self._worked(running)
-            if start.after is None and at == start.seq:
+            if not begun and at == start.seq:
                 self._runner.skip(running)
+                begun = True
 
     def _rows(self, life: Life, seq: int) -> Iterator[TableChanges]:
         """What makes a table as it is at `seq`, from nothing, some rows at a time."""
@@ -302,7 +327,8 @@ class LiveStreams:
         try:
             if filling.attempts == ATTEMPTS:
                 raise self._follower.gone((terms.right or terms.left).life, start.bases[0].seq)
-            self._begin(filling.message, query_of(terms, self._code), live.kinds, filling.attempts + 1)
+            later = [*filling.heard, *filling.later]
+            self._begin(filling.message, query_of(terms, self._code), live.kinds, later, filling.attempts + 1)
         except Exception as error:  # noqa: BLE001  (others go on)
             self._fail(number, error)
 
@@ -329,6 +355,7 @@ class LiveStreams:
 
     def _close(self, number: int) -> None:
         self._waiting = [message for message in self._waiting if message.number != number]
+        self._later.pop(number, None)
         query = self._queries.pop(number, None)
         if query is None:
             return
@@ -422,9 +449,12 @@ class LiveStreams:
 
     def _send(self) -> None:
         for results in self._runner.take():
-            for number, query in self._queries.items():
+            for number, query in list(self._queries.items()):
                 if query.running == results.query:
-                    self._send_to(number, query, results)
+                    try:
+                        self._send_to(number, query, results)
+                    except TooLarge as error:
+                        self._fail(number, error)
 
     def _send_to(self, number: int, query: _LiveQuery, results: Results) -> None:
         batch = results.batch
@@ -433,20 +463,46 @@ class LiveStreams:
                 (batch.times == query.after.time) & (batch.seqs > query.after.seq)
             )
             batch = batch.keep(wanted, ghosts=False)
-        *before, rest = stretches(batch.seqs, SENT_AT_ONCE) or [slice(0, 0)]
+        *before, rest = stretches(batch.seqs, self._at_once(query, batch)) or [slice(0, 0)]
         for rows in before:
             reached = StreamMoment(float(batch.times[rows.stop - 1]), int(batch.seqs[rows.stop - 1]))
             self._send_some(number, query, batch.some(rows, reached), Resume(reached, query.bases))
         self._send_some(number, query, batch.some(rest, batch.reached), results.resume)
         query.bases = results.resume.bases
 
+    def _at_once(self, query: _LiveQuery, batch: TupleBatch) -> int:
+        """How many results to send at once: fewer if texts are long. TooLarge if one tuple's are more than a record
+        should hold."""
+        texts = [cells for kind, cells in zip(query.kinds, batch.cells, strict=True) if kind is ColumnType.TEXT]
+        codes = np.unique(np.concatenate(texts)) if texts else np.empty(0)
+        longest = len(texts) * max(map(len, self._interner.texts.decode(codes[np.isfinite(codes)]).tolist()), default=0)
+        if longest * len(batch.seqs) <= SENT_BYTES:
+            return SENT_AT_ONCE
+        most = int(np.unique(batch.seqs, return_counts=True)[1].max())
+        if most * longest > MOST_BYTES:
+            self._check_text_bytes(query, batch)
+        return max(1, min(SENT_AT_ONCE, SENT_BYTES // longest))
+
+    def _check_text_bytes(self, query: _LiveQuery, batch: TupleBatch) -> None:
+        """TooLarge if the texts of one tuple's results, each counted once, are too long together."""
+        for rows in stretches(batch.seqs, 1):
+            size = 0
+            for kind, cells in zip(query.kinds, batch.cells[:, rows], strict=True):
+                if kind is ColumnType.TEXT:
+                    codes = np.unique(cells[np.isfinite(cells)])
+                    size += sum(map(len, self._interner.texts.decode(codes).tolist()))
+            if size > MOST_BYTES:
+                what = "bytes of texts in the results of one tuple (use smaller windows, or select fewer columns)"
+                raise TooLarge(what, size, MOST_BYTES)
+
     def _send_some(self, number: int, query: _LiveQuery, batch: TupleBatch, resume: Resume) -> None:
         columns = tuple(
             travelling(kind, cells, self._interner) for kind, cells in zip(query.kinds, batch.cells, strict=True)
         )
         self._sent += 1
-        self._untaken.append((self._sent, batch.size_bytes))
-        self._untaken_bytes += batch.size_bytes
+        size = size_bytes({str(place): column for place, column in enumerate(columns)})
+        self._untaken.append((self._sent, size))
+        self._untaken_bytes += size
         self.say(StreamResults(self._sent, number, batch.seqs, batch.times, columns, batch.reached, resume))
 
     # -- for people --------------------------------------------------------------------------------------------
@@ -465,18 +521,6 @@ class LiveStreams:
                 "kept_bytes": self._runner.memory.used_bytes,
             },
         )
-
-
-def _with_words(message: OpenQuery, name: str, words: tuple[TimeWord, ...]) -> OpenQuery:
-    """A query that is to be opened, with what its stream's publisher said meanwhile."""
-    number, terms, start = message
-    streams = [terms.left] if terms.right is None or terms.right.is_table else [terms.left, terms.right]
-    known = start.words or ((),) * len(streams)
-    more = tuple(
-        (*before, *words) if fold(stream.life.table.name) == name else before
-        for stream, before in zip(streams, known, strict=True)
-    )
-    return OpenQuery(number, terms, start._replace(words=more))
 
 
 def _worded(error: Exception) -> HullcastError:
