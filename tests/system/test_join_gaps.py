@@ -8,9 +8,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from hullcast import Client, Resync, StreamTuple
+from hullcast.broker.scheduling.background import NICENESS
 from hullcast.broker.server import streams
 from hullcast.clients.sdk.subscription import LiveSubscription
 from hullcast.network.wire.errors import TooLarge
@@ -164,6 +166,8 @@ async def test_a_streams_process_that_hangs_is_replaced_and_no_result_is_lost(
             await publish(hc, 1.0)
             assert await take(heard, 1) == [1.0]
             (pid,) = streams_processes()
+            assert os.getsid(pid) == os.getsid(0), "niceness counts within a session only (sched_autogroup)"
+            assert psutil.Process(pid).nice() >= min(19, psutil.Process().nice() + NICENESS)
             os.kill(pid, signal.SIGSTOP)
             await publish(hc, 2.0, 3.0)
             monkeypatch.setattr(streams, "SILENCE_S", 1.0)
