@@ -176,3 +176,17 @@ async def test_a_streams_process_that_hangs_is_replaced_and_no_result_is_lost(
             assert await take(heard, 2) == [2.0, 3.0]
             assert pid not in streams_processes()
             assert server_of(made).streams.status()["derived"]["L"]["gaps"] == 0
+
+
+async def test_the_joins_of_a_client_that_vanishes_go_after_a_while(tmp_path: Path) -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, channel_linger_s=0.2) as made, made.client() as hc:
+        for sql in CREATES[:2]:
+            await hc.execute(sql)
+        server = server_of(made)
+        async with made.client() as other:
+            for column in ("A", "R.K", "V"):
+                await other.subscribe(f"SELECT {column} FROM R JOIN T ON R.K = T.K")
+            assert len(server.streams.status()["joins"]) == 3
+        await wait_for(lambda: set(server.engine.tables) == {"R", "T"}, "streams that nobody reads are dropped")
+        await until(made, "queries that nobody needs are closed", lambda p: not p._known)
+        await hc.execute("DROP STREAM R")
