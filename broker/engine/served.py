@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -54,6 +55,25 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.windows import WindowTable
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.value_columns import Masks, ValueColumns, Values
+
+
+class StreamGap(NamedTuple):
+    """Results of a derived stream are missing. `goes_on`: it has all results of what its sources bring behind this
+    moment; None if it does not go on yet, or the gap is that of a stream that it is made of."""
+
+    stream: str
+    why: str
+    goes_on: tuple[float, int] | None
+
+    def encode(self) -> bytes:
+        """As the log has it."""
+        return json.dumps(self).encode()
+
+    @classmethod
+    def decode(cls, payload: bytes) -> StreamGap:
+        """What `encode` made."""
+        stream, why, goes_on = json.loads(payload)
+        return cls(stream, why, None if goes_on is None else (float(goes_on[0]), int(goes_on[1])))
 
 
 class WatchedCondition(NamedTuple):
@@ -170,9 +190,9 @@ class ServedEngine(Engine):
         encoded = ingest(store.table, rows, None, self._interner)
         self._publish(store, lambda: store.apply(encoded))
 
-    def restore_stream(self, table: str, removed: int, marks: list[TimeMark]) -> None:
+    def restore_stream(self, table: str, removed: int, marks: list[TimeMark], gaps: list[int]) -> None:
         """What a checkpoint knows of a stream besides its tuples, which were loaded."""
-        self._streams[fold(table)].restore(removed, marks)
+        self._streams[fold(table)].restore(removed, marks, gaps)
 
     @property
     def streams(self) -> Mapping[str, Stream]:
@@ -204,6 +224,20 @@ class ServedEngine(Engine):
         """The derived streams that are made of a table or stream."""
         name = fold(table)
         return [stream.store.table for stream in self.derived if name in names_in(_source(stream.store.table))]
+
+    def mark_gap(self, gap: StreamGap) -> int:
+        """Results of a derived stream are missing up to here, the sequence number that this returns."""
+        seq, stream = self.pass_number(), self._streams[fold(gap.stream)]
+        stream.order.missing(seq)
+        if gap.goes_on is not None:
+            stream.consumed = stream.logged = gap.goes_on
+        return seq
+
+    def restore_consumed(self, payload: bytes) -> None:
+        """What the log says of how far a derived stream had come (RecordKind.CONSUMED)."""
+        gap = StreamGap.decode(payload)
+        stream = self._streams[fold(gap.stream)]
+        stream.consumed = stream.logged = gap.goes_on
 
     def refuse_publish(self, table: str) -> None:
         """UsageError if nobody may publish to a table, because it is a derived stream."""
@@ -274,6 +308,10 @@ class ServedEngine(Engine):
     def _open(self, query: ParsedQuery, window: WindowTable | None) -> Channel:
         super()._check_executable(query)  # a join over streams is one over its own stream by now, or was not served
         return super()._open(query, window)
+
+    def derivable(self, statement: CreateDerived) -> Table | None:
+        """The derived stream that a statement would make; None if one of that name is there."""
+        return None if fold(statement.name) in self._catalog else bind_derived(statement, self._catalog)
 
     def _create_derived(self, statement: CreateDerived) -> bool:
         known = self._views.get(fold(statement.name))

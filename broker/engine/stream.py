@@ -40,6 +40,7 @@ class Stream:
         self.windows: dict[str, WindowTable] = {}
         #: Of a derived stream: up to which moment (time, position) of its sources all results are in it, if known.
         self.consumed: tuple[float, int] | None = None
+        self.logged: tuple[float, int] | None = None  # the same, as the log has it
         self._turn = 0
 
     def append(self, encoded: Encoded) -> Updates:
@@ -54,9 +55,9 @@ class Stream:
         self.order.remove(positions)
         return updates
 
-    def restore(self, removed: int, marks: list[TimeMark]) -> None:
+    def restore(self, removed: int, marks: list[TimeMark], gaps: list[int]) -> None:
         """The store was filled; this is what else was known."""
-        self.order.restored(self.store.cells[:, self.store.live_slots()], removed, marks)
+        self.order.restored(self.store.cells[:, self.store.live_slots()], removed, marks, gaps)
 
     def window(self, window: Window, name: str) -> WindowTable:
         """The table of a window; if nobody has used it yet, one that must be loaded."""

@@ -8,7 +8,8 @@ The user's tables stand there under their own names, TIMESTAMPs as microseconds 
     hullcast_views       each view's CREATE VIEW
     hullcast_streams     of each stream the last position that was removed (without a time), and what its tuples do not
                          tell of their effective times (broker/tables/stream.py: TimeMark)
-    hullcast_derived     of each derived stream up to which moment of its sources all results are in it
+    hullcast_derived     of each derived stream up to which moment of its sources all results are in it; without a time:
+                         where results are missing
     hullcast_receipts    the publishers' receipts (broker/log/publishers.py)
     hullcast_forgotten   keys (their digests) that had publishers whose receipts are forgotten
 
@@ -82,11 +83,12 @@ _AFFINITY = {
 
 class CapturedStream(NamedTuple):
     """What is known of a stream besides its tuples: the last position removed, its time marks, and of a derived one up
-    to which moment of its sources all results are in it."""
+    to which moment of its sources all results are in it, and where results are missing."""
 
     removed: int
     marks: tuple[TimeMark, ...]
     consumed: tuple[float, int] | None
+    gaps: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,9 @@ def capturing(engine: ServedEngine, publishers: Publishers, number: Callable[[],
                 tables = tuple((store.table, *copy.whole(), store.created) for copy, store in stores)
                 views = tuple(map(view_text, engine.views.values()))
                 streams = {
-                    name: CapturedStream(stream.order.removed, stream.order.marks, stream.consumed)
+                    name: CapturedStream(
+                        stream.order.removed, stream.order.marks, stream.consumed, tuple(stream.order.gaps)
+                    )
                     for name, stream in engine.streams.items()
                 }
                 return CapturedState(number(), engine.seq, tables, engine.texts, publishers.capture(), views, streams)
@@ -260,6 +264,8 @@ def _fill(path: Path, captured: CapturedState, identity: bytes) -> int:
                 database.executemany("INSERT INTO hullcast_streams VALUES (?, ?, ?)", known)
                 if stream.consumed is not None:
                     database.execute("INSERT INTO hullcast_derived VALUES (?, ?, ?)", (stored, *stream.consumed))
+                gaps = ((stored, None, position) for position in stream.gaps)
+                database.executemany("INSERT INTO hullcast_derived VALUES (?, ?, ?)", gaps)
             columns = ", ".join(f'"{column.name}" {_AFFINITY[column.type]}' for column in table.columns)
             database.execute(f'CREATE TABLE "{stored}" ({columns})')
             insert = f'INSERT INTO "{stored}" VALUES ({", ".join("?" * len(table.columns))})'
@@ -361,8 +367,8 @@ def load(path: Path, engine: ServedEngine) -> LoadedCheckpoint:
                     engine.load_rows(declared, rows)
                 if engine.tables[declared].stream is not None:
                     engine.restore_stream(declared, *_load_stream(database, name))
-                    found = database.execute("SELECT time, position FROM hullcast_derived WHERE stored = ?", (name,))
-                    engine.streams[fold(declared)].consumed = found.fetchone()
+                    stream = engine.streams[fold(declared)]
+                    stream.consumed = stream.logged = _load_consumed(database, name)
             _load_views(database, engine)
             receipts, forgotten = _load_receipts(database) if meta["format"] >= 3 else ([], [])
     except (sqlite3.Error, HullcastError, ValueError) as error:
@@ -382,11 +388,20 @@ def _load_views(database: sqlite3.Connection, engine: ServedEngine) -> None:
         engine.execute(create)
 
 
-def _load_stream(database: sqlite3.Connection, stored: str) -> tuple[int, list[TimeMark]]:
-    """What is known of a stream besides its tuples: the last position removed, and its time marks."""
+def _load_stream(database: sqlite3.Connection, stored: str) -> tuple[int, list[TimeMark], list[int]]:
+    """What is known of a stream besides its tuples: the last position removed, its time marks, and its gaps."""
     query = "SELECT position, time FROM hullcast_streams WHERE stored = ? ORDER BY rowid"
     (removed, _), *marks = database.execute(query, (stored,)).fetchall()
-    return removed, list(map(TimeMark._make, marks))
+    query = "SELECT position FROM hullcast_derived WHERE stored = ? AND time IS NULL ORDER BY rowid"
+    gaps = [position for (position,) in database.execute(query, (stored,))]
+    return removed, list(map(TimeMark._make, marks)), gaps
+
+
+def _load_consumed(database: sqlite3.Connection, stored: str) -> tuple[float, int] | None:
+    """Up to which moment of its sources a derived stream has all results, if that was known."""
+    query = "SELECT time, position FROM hullcast_derived WHERE stored = ? AND time IS NOT NULL"
+    found: tuple[float, int] | None = database.execute(query, (stored,)).fetchone()
+    return found
 
 
 def _load_receipts(database: sqlite3.Connection) -> tuple[list[KeptReceipt], list[bytes]]:
@@ -395,11 +410,13 @@ def _load_receipts(database: sqlite3.Connection) -> tuple[list[KeptReceipt], lis
     return list(map(KeptReceipt._make, receipts)), [key for (key,) in forgotten]
 
 
-def stored_rows(database: sqlite3.Connection, table: Table, created: int) -> Iterator[ValueColumns]:
+def stored_rows(
+    database: sqlite3.Connection, table: Table, created: int, at_once: int = _ROWS_AT_ONCE
+) -> Iterator[ValueColumns]:
     """The rows of one table, some at a time; none if that table (created then) is not in the checkpoint."""
     stored = stored_name(database, table, created)
     if stored is not None:
-        yield from _blocks(database, stored, table)
+        yield from _blocks(database, stored, table, at_once)
 
 
 def stored_name(database: sqlite3.Connection, table: Table, created: int) -> str | None:
@@ -411,9 +428,11 @@ def stored_name(database: sqlite3.Connection, table: Table, created: int) -> str
     return None
 
 
-def _blocks(database: sqlite3.Connection, stored: str, table: Table) -> Iterator[ValueColumns]:
+def _blocks(
+    database: sqlite3.Connection, stored: str, table: Table, at_once: int = _ROWS_AT_ONCE
+) -> Iterator[ValueColumns]:
     cursor = database.execute(f'SELECT * FROM "{stored}"')
-    cursor.arraysize = _ROWS_AT_ONCE
+    cursor.arraysize = at_once
     while block := cursor.fetchmany():
         columns = zip(table.columns, zip(*block, strict=True), strict=True)
         yield {column.name: _column(column.type, values) for column, values in columns}

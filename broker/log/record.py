@@ -37,6 +37,10 @@ class RecordKind(IntEnum):
     #: A result of the conditional subscription of this name was delivered, or tuples left the window of this name: no
     #: row changed.
     RESULT = 3
+    #: Results of a derived stream are missing, from its last tuple up to here: see `StreamGap`.
+    GAP = 4
+    #: Up to which moment of its sources a derived stream has all results: a pair of it and the moment, as JSON.
+    CONSUMED = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,9 @@ class HiddenJoin:
         self._query = query
         shape = query.shape
         self._kept = sorted({*shape.ranges, *shape.partition, *shape.projection})
-        self.source = self._text()
+        self._select = self._text()
+        self._memory = "" if shape.memory is None else f"memory = {shape.memory}"
+        self.source = f"{self._select} WITH ({self._memory})" if self._memory else self._select
         self.name = f"{HIDDEN}{hashlib.sha256(self.source.encode()).hexdigest()[:24]})"
 
     def _text(self) -> str:
@@ -102,8 +104,7 @@ class HiddenJoin:
             for table, window, side in zip(tables, shape.windows or (None, None), _SIDES, strict=True)
         ]
         on = f"{self._column(Ref(0, shape.on.left))} = {self._column(Ref(1, shape.on.right))}"
-        memory = "" if shape.memory is None else f" WITH (memory = {shape.memory})"
-        text = f"SELECT {shown} FROM {sources[0]} JOIN {sources[1]} ON {on}{memory}"
+        text = f"SELECT {shown} FROM {sources[0]} JOIN {sources[1]} ON {on}"
         if len(text) > MAXIMUM_CHARACTERS // 2:
             raise SqlError(" and ".join(shape.tables), "the join is too long", "select fewer columns")
         return text
@@ -119,9 +120,8 @@ class HiddenJoin:
     @property
     def statement_text(self) -> str:
         """The same, as it is logged."""
-        select, _, memory = self.source.partition(" WITH (")
-        memory = f"{memory.removesuffix(')')}, " if memory else ""
-        return f'CREATE STREAM IF NOT EXISTS "{self.name}" AS {select} WITH ({memory}retain_rows = {HIDDEN_ROWS})'
+        memory = f"{self._memory}, " if self._memory else ""
+        return f'CREATE STREAM IF NOT EXISTS "{self.name}" AS {self._select} WITH ({memory}retain_rows = {HIDDEN_ROWS})'
 
     def rewritten(self, stream: Table) -> ParsedQuery:
         """The subscription as one to the stream; predicates stay what they are, since the order of columns does."""

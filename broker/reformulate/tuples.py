@@ -11,6 +11,7 @@ from hullcast.broker.reformulate.boxes import Places
 from hullcast.broker.reformulate.channel import Channel
 from hullcast.broker.reformulate.first import Boxes, rows_in_boxes
 from hullcast.broker.reformulate.messages import Messages, on_the_way
+from hullcast.network.matching.messages import GAP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.store import Updates
     from hullcast.broker.tables.stream import StreamOrder
     from hullcast.network.answers.tuples import TupleAnswers
-    from hullcast.network.wire.arrays import Ints
+    from hullcast.network.wire.arrays import Floats, Ints
     from hullcast.network.wire.columns import Columns
 
 
@@ -64,27 +65,46 @@ class TuplesChannel(Channel):
             return named
 
         seqs = np.arange(first_seq, first_seq + len(updates))[at]
-        codes: Columns = {"seq": seqs, **places.codes("new"), **shown}
+        codes: Columns = {"seq": seqs, **places.codes("new"), **shown, **self._no_gaps(n)}
         return Messages(self.name, codes, columns, self.types, texts)
+
+    def _no_gaps(self, n: int) -> Columns:
+        """The column that says which of n tuples are gaps: none. Only results of joins can be missing."""
+        return {GAP: np.zeros(n, np.bool_)} if self.tables[0].is_derived else {}
+
+    def gap(self, seq: int) -> Columns:
+        """The message, as it travels, that results are missing up to there; it is for all subscribers."""
+        nothing = np.full(1, np.nan)
+        place: Columns = {f"new.{i}": np.zeros(1) for i in range(self.shape.dimensions)}
+        if self.shape.partition:
+            place["new.part"] = np.zeros(1)
+        codes: Columns = {
+            "seq": np.array([seq]),
+            "new.there": np.ones(1, np.bool_),
+            **place,
+            **dict.fromkeys(self.types, nothing),
+            GAP: np.ones(1, np.bool_),
+        }
+        return on_the_way(codes, self.types, self.interner.texts)
 
     def capture(self, predicates: Predicates) -> Callable[[], Columns]:
         """Nothing: a subscription begins with what comes next, unless it says otherwise (`capture_after`)."""
         nothing: Columns = {"of": np.empty(0, np.int64), "seq": np.empty(0, np.int64)}
         empty = np.empty(0)
         shown = on_the_way(dict.fromkeys(self.types, empty), self.types, self.interner.texts)
-        return lambda: nothing | shown
+        return lambda: nothing | shown | self._no_gaps(0)
 
     def cost_after(self, n: int, after: int) -> int:
         """How many tuples are looked at, at most, for n subscriptions that begin behind a position."""
-        return n * len(self.order.behind(after))
+        return n * (len(self.order.behind(after)) + len(self.order.gaps_behind(after)))
 
     def capture_cost(self, n: int) -> int:
         return 0
 
     def selected_after(self, predicates: Predicates, after: int) -> Callable[[], Columns]:
         """The tuples behind a position that predicates select, as codes, in two steps as in `capture`. Column "of" says
-        for which predicate each is; of one predicate they are in order."""
-        positions = self.order.behind(after)
+        for which predicate each is; of one predicate they are in order, with the gaps among them."""
+        positions, gaps = self.order.behind(after), np.array(self.order.gaps_behind(after), np.int64)
         asked = [ref.column for ref in (*self.shape.ranges, *self.shape.partition)]
         shown = [ref.column for ref in self.shape.projection]
         store, (low, high) = self.stores[0], self.bounds(predicates)
@@ -96,7 +116,8 @@ class TuplesChannel(Channel):
             of, found = rows_in_boxes(columns, len(positions), Boxes.of(low, high, predicates.never), REPLAYED_TUPLES)
             found = found[np.lexsort((found, of))]  # one after the other, as they came
             cells = {name: taken[column][found] for name, column in zip(self.types, shown, strict=True)}
-            return {"of": of, "seq": positions[found], **cells}
+            selected: Columns = {"of": of, "seq": positions[found], **cells, **self._no_gaps(len(found))}
+            return _among(selected, gaps, len(predicates.low)) if len(gaps) else selected
 
         return rows
 
@@ -142,3 +163,18 @@ class TuplesChannel(Channel):
         ids = super().admit(predicates)
         self.answers.start(ids, cast("Columns", {}))
         return ids
+
+
+def _among(selected: Columns, gaps: Ints, members: int) -> Columns:
+    """Tuples of some members with the gaps of their stream among them, which are for all."""
+    of, seqs = cast("Ints", selected["of"]), cast("Ints", selected["seq"])
+    count = len(gaps) * members
+    of = np.concatenate([of, np.repeat(np.arange(members), len(gaps))])
+    seqs = np.concatenate([seqs, np.tile(gaps, members)])
+    order = np.lexsort((seqs, of))
+    more: Columns = {"of": of[order], "seq": seqs[order]}
+    for name, column in selected.items():
+        if name not in more:
+            nothing = np.ones(count, np.bool_) if name == GAP else np.full(count, np.nan)
+            more[name] = np.concatenate([cast("Floats", column), nothing])[order]
+    return more

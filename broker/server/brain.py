@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hullcast.broker.queries.derived import is_hidden
 from hullcast.broker.queries.view import create_text as view_text
 from hullcast.broker.reformulate.channel import column_name, side_names
 from hullcast.broker.server.changing import Arrived, Changing
@@ -135,7 +136,8 @@ class Brain:
             log.warning("request refused", extra={"why": str(error)})
         if isinstance(error, UnknownTable):  # it names the tables there are
             sender = self._sender(origin)
-            error = UnknownTable(error.table, tuple(table for table in error.known if _may_see(sender, table)))
+            known = (table for table in error.known if not is_hidden(table))
+            error = UnknownTable(error.table, tuple(table for table in known if _may_see(sender, table)))
         return Outcome(Failed(*to_wire(error)))
 
     def failure(self, error: BaseException, what: str) -> Outcome:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hullcast.broker.engine.served import StreamGap
 from hullcast.broker.log.publishers import scoped
 from hullcast.broker.log.record import NOBODY, RecordKind
 from hullcast.broker.queries.derived import is_hidden
+from hullcast.broker.reformulate.tuples import TuplesChannel
 from hullcast.broker.server.outcome import LogEntry, Outcome
-from hullcast.broker.sql.create import AdvanceStream, CreateTable, DropTable, parse_statement
+from hullcast.broker.sql.create import AdvanceStream, CreateDerived, CreateTable, DropTable, parse_statement
 from hullcast.broker.tables.schema import POSITION, fold
 from hullcast.broker.tables.travel import published
 from hullcast.network.wire import bodies
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from hullcast.broker.sql.create import Definition
     from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.interning import Texts
+    from hullcast.broker.tables.schema import Table
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.columns import Columns
@@ -128,6 +131,7 @@ class Changing:
         self._sweeps = engine.sweeps
         self.on_advance: Callable[[str, int, float], None] = lambda stream, seq, time: None  # called after heartbeats
         self.refuse_more: Callable[[str], None] = lambda table: None  # Overloaded, if too much of a stream waits
+        self.on_derive: Callable[[Table], None] = lambda stream: None  # TooLarge, if a join would keep too much
         self.on_drop: Callable[[str], None] = lambda table: None  # called before a table or stream is dropped
         self.on_unsettled: Callable[[], None] = lambda: None  # called when there is something for `settle`
         #: Streams that may have tuples to let go of. All of them at first: a crash may have come in between.
@@ -283,7 +287,7 @@ class Changing:
             if settled is None:
                 return
             most -= settled.moved
-            yield self._settled(table, settled, now)
+            yield from self._let_go(table, settled, now)
         self._unsettled[fold(table)] = None
         self.on_unsettled()
 
@@ -292,16 +296,38 @@ class Changing:
         """Whether there may be something for `settle`."""
         return bool(self._unsettled)
 
-    def settle(self, now: float) -> Outcome | None:
-        """Let some tuples go that have become too old, or too many; None if there are none left. Streams take turns."""
+    def settle(self, now: float) -> list[Outcome]:
+        """Let some tuples go that have become too old, or too many; empty if none are left. Streams take turns."""
         while self._unsettled:
             name = next(iter(self._unsettled))
             del self._unsettled[name]
             settled = self._engine.settle_some(name)
             if settled is not None:
                 self._unsettled[name] = None
-                return self._settled(self._engine.store_of(name).table.name, settled, now)
-        return None
+                return self._let_go(self._engine.store_of(name).table.name, settled, now)
+        return []
+
+    def _let_go(self, table: str, settled: Settled, now: float) -> list[Outcome]:
+        """Tuples have left. If the stream itself lets them go, the log first says how far joins are: else a restart
+        would take what is gone for something that they have missed."""
+        found = []
+        if settled.removed is not None:
+            names = [table, *(made.name for made in self._engine.reading(table))]
+            found += self.note_consumed(names, settled.batch.first_seq)
+        return [*found, self._settled(table, settled, now)]
+
+    def note_consumed(self, names: Sequence[str], first: int | None = None) -> list[Outcome]:
+        """Log how far some derived streams are with their sources, if that is known, and not in the log; before update
+        `first`, if it has been made."""
+        first = self._engine.seq + 1 if first is None else first
+        found = []
+        for name in names:
+            stream = self._engine.streams[fold(name)]
+            if stream.consumed != stream.logged:
+                stream.logged = stream.consumed
+                payload = StreamGap(stream.store.table.name, "", stream.consumed).encode()
+                found.append(Outcome(b"", LogEntry(RecordKind.CONSUMED, payload, first, 0, NOBODY, 0)))
+        return found
 
     def _settled(self, table: str, settled: Settled, now: float) -> Outcome:
         batch = settled.batch
@@ -323,6 +349,24 @@ class Changing:
         batch, _ = self._engine.upsert_encoded(stream, [self._engine.encoded(stream, columns, None)])
         entry = LogEntry(RecordKind.BATCH, payload, batch.first_seq, rows, NOBODY, 0)
         return replace(self._told(b"", entry, batch, now), then=self._follow(stream, rows, now))
+
+    def gap(self, stream: str, why: str, goes_on: tuple[float, int] | None, now: float) -> list[Outcome]:
+        """Results of a derived stream are missing up to here: its subscribers hear of that, and those of streams that
+        are made of it. See `StreamGap`."""
+        found, names = [], [stream]
+        for name in names:  # it grows
+            gap = StreamGap(name, why, goes_on if name == stream else None)
+            seq = self._engine.mark_gap(gap)
+            messages: dict[int, Columns] = {}
+            for attending in self._attendance:
+                channel = attending.channel
+                if isinstance(channel, TuplesChannel) and channel.tables[0].name == name:
+                    messages[attending.number] = channel.gap(seq)
+                    self._retention.keep(attending.number, seq, messages[attending.number], now)
+            entry = LogEntry(RecordKind.GAP, gap.encode(), seq, 1, NOBODY, 0)
+            found.append(Outcome(b"", entry, through=seq, messages=messages))
+            names += [made.name for made in self._engine.reading(name) if made.name not in names]
+        return found
 
     def execute_own(self, sql: str) -> Outcome:
         """Do a statement that nobody asked for."""
@@ -391,6 +435,8 @@ class Changing:
     def _execute(self, body: Execute, statement: Definition | AdvanceStream, publisher: bytes, now: float) -> Outcome:
         if isinstance(statement, AdvanceStream):
             self._engine.refuse_publish(statement.name)
+        if isinstance(statement, CreateDerived) and (made := self._engine.derivable(statement)) is not None:
+            self.on_derive(made)
         if isinstance(statement, DropTable):  # a channel that lingers without subscribers does not keep a table
             wanted = self._wanted()
             deserted = self._conditionals.close_now(statement.name, wanted)
@@ -467,6 +513,12 @@ def apply_record(engine: ServedEngine, record: Record) -> None:
         return
     if record.kind is RecordKind.RESULT:
         engine.pass_number(record.count)
+        return
+    if record.kind is RecordKind.CONSUMED:
+        engine.restore_consumed(record.payload)
+        return
+    if record.kind is RecordKind.GAP:
+        engine.mark_gap(StreamGap.decode(record.payload))
         return
     body = bodies.decode(record.payload, LOGGED)
     if not isinstance(body, Publish | Delete):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.server.attendance import Attendance
+    from hullcast.broker.tables.schema import Table
 
 #: Different joins over streams that subscriptions may need at once; each is computed for all tuples of its streams.
 MOST_JOINS = 64
@@ -34,10 +35,11 @@ class HiddenStreams:
         self._engine, self._attendance, self._linger_s, self._execute = engine, attendance, linger_s, execute
         self._deserted: dict[str, float] = {}
         self._made_by: dict[str, str] = {}  # since the server started
+        self.check_room: Callable[[Table], None] = lambda stream: None  # TooLarge if a join would keep too much
 
     def make_for(self, sql: str, owner: str) -> None:
-        """Make the stream that a subscription needs, if it is not there. TooLarge or Overloaded if there are too many;
-        one owner makes half of them at most."""
+        """Make the stream that a subscription needs, if it is not there. TooLarge or Overloaded if there are too many,
+        or they would keep too much; one owner makes half of them at most."""
         statement = self._engine.join_to_make(sql)
         if statement is None:
             return
@@ -47,6 +49,9 @@ class HiddenStreams:
             raise TooLarge("different joins over streams of one client", MOST_JOINS // 2 + 1, MOST_JOINS // 2)
         if len(names) >= MOST_JOINS:
             raise Overloaded("different joins over streams that are subscribed to", MOST_JOINS)
+        planned = self._engine.join_planned(sql)
+        assert planned is not None, "it is not there"
+        self.check_room(planned)
         self._execute(statement)
         self._made_by.update((name, owner) for name in self._names() if name not in names)
 

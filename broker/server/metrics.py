@@ -158,6 +158,7 @@ def _streams(known: dict[str, Any]) -> list[Metric]:
             "The most that waited since the process was started.",
             known.get("most_waiting_bytes", 0),
         ),
+        Gauge("hullcast_stream_kept_bytes", "Windows and tables that joins keep.", known.get("kept_bytes", 0)),
         Gauge("hullcast_stream_full", "Streams of which no more tuples are taken now.", len(known["full"])),
         Counter("hullcast_stream_overloaded_total", "Publishes refused because too much waits.", known["refused"]),
         Gauge("hullcast_stream_behind_updates", "Updates that joins have not read from the log.", known["behind"]),

@@ -40,6 +40,9 @@ class Pipeline:
 
         requests -> brain -> [gathering] -> [syncing, in a thread] -> release -> replies and messages
 
+    A step may be in no hurry (`patience_s`): it goes with the next one that is, or by itself when its time is up.
+    Results of joins do so: each would be a sync of its own otherwise, and others would wait for that.
+
     Nothing is released before the entries of its own group and all earlier ones are on disk; while a group is being
     synced the next one gathers, so the slower the disk, the larger the groups. A group without entries does not
     touch the disk, but still waits for those before it; where there is no disk, nothing waits.
@@ -59,6 +62,8 @@ class Pipeline:
         self._groups_to_sync: SimpleQueue[bool] = SimpleQueue()  # False: no more; at most one waits
         self._busy = False  # the thread has a group
         self._scheduled = False
+        self._urgent = False  # a step that gathers is in a hurry
+        self._later: asyncio.TimerHandle | None = None  # for those that are not
         self._came_back: asyncio.Future[None] | None = None  # of whoever waits for the thread
         self.waiting_bytes = 0
         self.groups = 0
@@ -74,24 +79,37 @@ class Pipeline:
         yield from self._syncing
         yield from self._gathering
 
-    def put(self, step: Step) -> None:
-        """Take in a step; its entry goes to the log with the next group."""
+    def put(self, step: Step, patience_s: float = 0.0) -> None:
+        """Take in a step; its entry goes to the log with the next group, which begins within `patience_s`."""
         if step.outcome.entry is not None:
             kind, payload, first, count, publisher, number = step.outcome.entry
             self._log.append(kind, payload, first=first, count=count, publisher=publisher, publisher_number=number)
         self.waiting_bytes += step.size_bytes
         self._gathering.append(step)
+        if patience_s and self._log.directory is not None:
+            if self._later is None:
+                self._later = self._loop.call_later(patience_s, self._hurry)
+            return
+        self._urgent = True
         if not self._busy and not self._scheduled:
             # not at once: all requests that have arrived by now make one group
             self._scheduled = True
             self._loop.call_soon(self.start)
+
+    def _hurry(self) -> None:
+        """Patience is over."""
+        self._later, self._urgent = None, True
+        self.start()
 
     def start(self) -> None:
         """Begin a group with what has gathered, unless one is under way."""
         self._scheduled = False
         if self._busy or not self._gathering or self.failed.done():
             return
-        self._syncing, self._gathering = self._gathering, []
+        self._syncing, self._gathering, self._urgent = self._gathering, [], False
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         if not any(step.outcome.entry is not None for step in self._syncing):
             self._leave()
             return
@@ -124,7 +142,8 @@ class Pipeline:
                 self.failed.set_exception(error)
             return
         self._leave()
-        self.start()
+        if self._urgent:
+            self.start()
 
     def _leave(self) -> None:
         steps, self._syncing = self._syncing, []

@@ -79,6 +79,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two rounds: progress to the children, channels to close, checkpoints.
 ROUND_S = 0.1
+#: How long results of joins wait for a sync that is made for others.
+RESULTS_PATIENCE_S = 0.005
 #: A node that has not reported for this long is neither shown nor offered to clients.
 REPORT_VALID_S = 5.0
 #: Nodes that may report; more are served, but not shown.
@@ -169,11 +171,15 @@ class Server:
             self.log,
             self.storage.for_queries,
             self._append_results,
+            self._mark_gap,
+            self._note_consumed,
             lambda: self.pipeline is None or self.pipeline.full,
             policy=settings.stream_policy,
             limit_bytes=settings.stream_queue_bytes,
+            memory_bytes=settings.stream_memory_bytes,
         )
         self.engine.joins_need = self.streams.needs
+        self.hidden.check_room = self.brain.changing.on_derive = self.streams.check_room
         self.brain.changing.on_advance = self.streams.advanced
         self.brain.changing.refuse_more = self.streams.refuse_more
         self.brain.explain_derived = self.streams.explain
@@ -492,7 +498,7 @@ class Server:
         try:
             outcome = self.brain.changing.append(stream, columns, time.monotonic())
             for one in (outcome, *outcome.then):
-                self.pipeline.put(Step(_OURS, one, b""))
+                self.pipeline.put(Step(_OURS, one, b""), RESULTS_PATIENCE_S)
         except TooLarge:  # nothing has changed
             raise
         except Exception as error:  # noqa: BLE001  (tuples may be there without a record of them)
@@ -518,17 +524,33 @@ class Server:
         go is sent in one go."""
         assert self.pipeline is not None
         while self._settled_unsent < SETTLED_TOGETHER and not self.pipeline.full:
-            outcome = self.brain.changing.settle(time.monotonic())
-            if outcome is None:
+            outcomes = self.brain.changing.settle(time.monotonic())
+            if not outcomes:
                 return
-            self._settled_unsent += 1
-            self.pipeline.put(Step(_SETTLING, outcome, b""))
+            self._settled_unsent += len(outcomes)
+            for outcome in outcomes:
+                self.pipeline.put(Step(_SETTLING, outcome, b""))
             yield SETTLE_COST_S
 
     def _settled(self, _: object, error: BaseException | None) -> None:
         self._settling = False
         if error is not None:  # numbers may be used up without a record of it
             self._fail(error)
+
+    def _mark_gap(self, stream: str, why: str, goes_on: tuple[float, int] | None) -> None:
+        """Results of a derived stream are missing: that, too, has its turn among the changes of others."""
+        assert self.pipeline is not None
+        try:
+            for outcome in self.brain.changing.gap(stream, why, goes_on, time.monotonic()):
+                self.pipeline.put(Step(_OURS, outcome, b""))
+        except Exception as error:  # noqa: BLE001  (a number may be used up without a record of it)
+            self._fail(error)
+
+    def _note_consumed(self, stream: str) -> None:
+        """Let the log say how far a derived stream is."""
+        assert self.pipeline is not None
+        for outcome in self.brain.changing.note_consumed([stream]):
+            self.pipeline.put(Step(_OURS, outcome, b""))
 
     def _execute_own(self, sql: str) -> None:
         """Do a statement of the server's own, in its turn among the changes of others."""

@@ -150,6 +150,13 @@ class ServerSettings(ProcessSettings):
         least=64 * KIB,
         most=1024 * GIB,
     )
+    stream_memory_bytes: int = option(
+        GIB,
+        "what joins over streams keep in memory together (windows, copies of tables); one join may have half of it",
+        raised="more and larger joins, but they take that much memory",
+        least=MIB,
+        most=1024 * GIB,
+    )
     channel_linger_s: float = option(
         30.0,
         "time a channel stays open after its last subscription, and ranges of joins are kept for lost clients",

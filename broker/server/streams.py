@@ -18,12 +18,12 @@ import sys
 import time
 from collections import deque
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from hullcast.broker.queries.derived import is_hidden
-from hullcast.broker.streams.definition import is_torn, start_of, terms_of
+from hullcast.broker.streams.definition import begins_behind, is_torn, kept_counts, start_of, terms_of
 from hullcast.broker.streams.messages import (
     AskPaths,
     BeginStreams,
@@ -39,7 +39,8 @@ from hullcast.broker.streams.messages import (
     TimeWord,
     TookResults,
 )
-from hullcast.broker.streams.plan import plan_of, query_of
+from hullcast.broker.streams.operators.operator import check_kept
+from hullcast.broker.streams.plan import kept_bytes, plan_of, query_of
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.tables.schema import AT, fold
 from hullcast.broker.tables.travel import values_of
@@ -69,6 +70,8 @@ MOST_BEHIND = 250_000
 MOST_KEPT = 4 * MOST_BEHIND
 #: Seconds without a word after which the process is taken to hang, and is killed.
 SILENCE_S = 30.0
+#: The same for its first word: it may have to compile before, which takes a minute and more where much else runs.
+FIRST_WORD_S = 300.0
 #: Seconds after a failed start before the next one, and between two looks at operators.
 RETRY_S, LOOK_S = 1.0, 1.0
 #: Seconds after which a query that failed is begun again, from then on.
@@ -81,7 +84,15 @@ class _Counts:
 
     stream: Stream
     results: int = 0
-    gaps: int = 0  # times that results are missing, because what they are made of was no longer there
+    gaps: int = 0  # times that results are missing; subscribers were told
+
+
+class _Noted(NamedTuple):
+    """A record of the log that says up to which update a join has consumed it; `before`: the one before says that."""
+
+    record: int
+    seq: int
+    before: int
 
 
 @dataclass(eq=False, slots=True)
@@ -96,6 +107,7 @@ class _Derived:
     again_at: float = 0.0
     paths: tuple[PathStatistics, ...] = ()
     memory: BoundedJoinStatistics | None = None
+    kept_bytes: int = 0
     reads: tuple[str, ...] = field(default_factory=tuple)  # folded names
 
 
@@ -108,17 +120,22 @@ class StreamsProcess:
         commit_log: CommitLog,
         files: Callable[[], Awaitable[DataDirectory]],
         append: Callable[[str, ValueColumns], None],
+        mark_gap: Callable[[str, str, tuple[float, int] | None], None],
+        note_consumed: Callable[[str], None],
         busy: Callable[[], bool],
         *,
         policy: str,
         limit_bytes: int,
+        memory_bytes: int,
     ) -> None:
         """`files` gives the directory whose log the process may read; it is another one than that of `commit_log` where
         the server keeps its rows in memory. `append` makes results tuples of a stream; not while `busy` says that too
-        much waits for the disk."""
+        much waits for the disk. `mark_gap` tells the subscribers of a stream that results are missing, why, and from
+        which moment of its sources on there are all of them again; `note_consumed` lets the log say how far a stream
+        is."""
         self._engine, self._log, self._files = engine, commit_log, files
-        self._append, self._busy = append, busy
-        self.policy, self._limit_bytes = policy, limit_bytes
+        self._append, self._mark_gap, self._note_consumed, self._busy = append, mark_gap, note_consumed, busy
+        self.policy, self._limit_bytes, self._memory_bytes = policy, limit_bytes, memory_bytes
         self._process: asyncio.subprocess.Process | None = None
         self._end: MessageEnd | None = None
         self._directory: DataDirectory | None = None
@@ -127,6 +144,7 @@ class StreamsProcess:
         self._numbered: dict[int, _Derived] = {}
         self._terms: dict[Stream, QueryTerms] = {}
         self._counts: dict[str, _Counts] = {}  # by folded name
+        self._noted: dict[Stream, _Noted] = {}  # of joins with tables
         self._numbers = 0
         self._definitions = -1
         self._told = -1
@@ -135,6 +153,7 @@ class StreamsProcess:
         self._taking = False  # the next of them, in the next turn of the event loop
         self._report = StreamsReport(0, frozenset(), {})
         self._heard_at = self._next_try = self._looked_at = 0.0
+        self._spoke = False  # the process, since it was started
         self._writing: asyncio.Task[None] | None = None
         self._reading_from = engine.seq  # up to there it has read, or need not
         self.processes = 0  # started so far
@@ -150,7 +169,7 @@ class StreamsProcess:
     def watch(self, now: float) -> None:
         """Called now and then: start the process if there are derived streams, kill one that hangs, and ask how its
         operators are."""
-        if self._end is not None and now - self._heard_at > SILENCE_S:
+        if self._end is not None and now - self._heard_at > (SILENCE_S if self._spoke else FIRST_WORD_S):
             log.error("streams process hangs", extra={"silent_s": now - self._heard_at})
             self._let_go()
         if not self._engine.derived:
@@ -169,6 +188,17 @@ class StreamsProcess:
             self._looked_at = now
             for one in self._known.values():
                 self._end.write(AskPaths(one.number))
+            self._note_tables()
+
+    def _note_tables(self) -> None:
+        """Let the log say how far joins with tables are: it is kept from there on (`needed_behind`)."""
+        for stream in self._engine.derived:
+            consumed, noted = stream.consumed, self._noted.get(stream)
+            if consumed is None or not self._reads_table(stream):
+                continue
+            if noted is None or (noted.record <= self._log.synced and noted.seq < consumed[1]):
+                self._note_consumed(stream.store.table.name)
+                self._noted[stream] = _Noted(self._log.number, consumed[1], self._durable(stream))
 
     async def _start(self) -> None:
         try:
@@ -196,9 +226,9 @@ class StreamsProcess:
             theirs.close()
         self._process, self._directory = process, directory
         self._end = await MessageEnd.over(ours, self._on_message, lambda: self._on_end(process))
-        self._heard_at = time.monotonic()
+        self._heard_at, self._spoke = time.monotonic(), False
         self.processes += 1
-        self._end.write(BeginStreams(str(directory.path), self.policy, self._limit_bytes))
+        self._end.write(BeginStreams(str(directory.path), self.policy, self._limit_bytes, self._memory_bytes))
         self._definitions = self._told = -1
         self.on_release()
 
@@ -274,6 +304,7 @@ class StreamsProcess:
                 self._end.write(CloseQuery(one.number))
                 del self._known[name], self._numbered[one.number]
         self._counts = {name: counts for name, counts in self._counts.items() if derived.get(name) is counts.stream}
+        self._noted = {stream: noted for stream, noted in self._noted.items() if stream in derived.values()}
         later = False
         for name, stream in derived.items():
             if name in self._known:
@@ -284,18 +315,21 @@ class StreamsProcess:
             self._open(name, stream, synced)
         self._definitions = -1 if later else self._engine.definitions
 
-    def _open(self, name: str, stream: Stream, synced: int, *, fresh: bool = False) -> None:
+    def _open(self, name: str, stream: Stream, synced: int, *, lost: str = "") -> None:
+        """Open a derived stream: behind what it has, or, if that cannot be (`lost` says why), from now on."""
         assert self._end is not None
         self._numbers += 1
         terms = self._terms_of(stream)
-        at = None if fresh else _last_at(stream)
-        created = synced if fresh else max(stream.store.created, stream.order.removed)  # results may be gone, by age
-        consumed = None if fresh else stream.consumed
-        start = start_of(terms, self._engine.streams, at, created, synced, consumed)
+        created = max(stream.store.created, stream.order.removed)  # results may be gone, by age
+        start = start_of(terms, self._engine.streams, _last_at(stream), created, synced, stream.consumed)
         counts = self._counts.setdefault(name, _Counts(stream))
-        if is_torn(terms, self._engine.streams, created, start):
+        if not lost and is_torn(terms, self._engine.streams, created, start):
+            lost = "tuples that its results are made of are no longer retained"
+        if lost:
+            start = start_of(terms, self._engine.streams, None, synced, synced)
             counts.gaps += 1
-            log.error("results of a derived stream are missing", extra={"stream": stream.store.table.name})
+            log.error("results of a derived stream are missing", extra={"stream": stream.store.table.name, "why": lost})
+            self._mark_gap(stream.store.table.name, lost, begins_behind(terms, self._engine.streams, synced))
         reads = tuple(fold(side.life.table.name) for side in (terms.left, terms.right) if side is not None)
         one = _Derived(self._numbers, stream, counts, reads=reads)
         self._known[name] = self._numbered[one.number] = one
@@ -328,28 +362,51 @@ class StreamsProcess:
         streams, seq = self._engine.streams, self._engine.seq
         return start_of(self._terms_of(stream), streams, at, created, seq, stream.consumed)
 
+    def check_room(self, table: Table, but: Stream | None = None) -> None:
+        """TooLarge if there is no room for what a derived stream would keep, beside all others (`but` one)."""
+        others = sum(self._kept_bytes(stream) for stream in self._engine.derived if stream is not but)
+        check_kept(others, self._needed_bytes(terms_of(table, self._engine.stores)), self._memory_bytes)
+
+    def _needed_bytes(self, terms: QueryTerms) -> int:
+        """What a join keeps in memory, as far as that is known before it does."""
+        query = query_of(terms, lambda end: 0.0 if isinstance(end, str) else end)
+        return kept_bytes(query, kept_counts(terms, self._engine.streams, self._engine.stores))
+
+    def _kept_bytes(self, stream: Stream) -> int:
+        """What the join of a derived stream keeps, or will."""
+        one = self._known.get(fold(stream.store.table.name))
+        return max(self._needed_bytes(self._terms_of(stream)), 0 if one is None else one.kept_bytes)
+
     def _begin_again(self, one: _Derived) -> None:
-        """A query failed: what it needed is no longer there. It goes on from now, and some results are missing."""
+        """A query failed: what it needed is no longer there. It goes on from now, and some results are missing; later,
+        if there is no room for what it keeps."""
         assert self._directory is not None
+        try:
+            self.check_room(one.stream.store.table, one.stream)
+        except TooLarge as error:
+            one.failed, one.again_at = error, time.monotonic() + AGAIN_S
+            return
         name = fold(one.stream.store.table.name)
         self._known.pop(name, None)
         self._numbered.pop(one.number, None)
-        one.counts.gaps += 1
-        self._open(name, one.stream, self._directory.log.synced_seq, fresh=True)
+        self._open(name, one.stream, self._directory.log.synced_seq, lost=str(one.failed))
 
     def needed_behind(self) -> int | None:
         """The log behind this sequence number is needed to go on with joins with tables, whose rows are those of each
         tuple's own moment; None if there are none. Not what is further behind than publishers may leave a join: then
         the log would grow without end, and the join begins again."""
-        oldest = None
-        for stream in self._engine.derived:
-            if all(table.stream is not None for table in self._engine.made_of(stream.store.table).tables):
-                continue
-            consumed = stream.consumed
-            seq = consumed[1] if consumed is not None else _last_at(stream) or stream.store.created
-            if self._engine.seq - seq <= MOST_KEPT:
-                oldest = seq if oldest is None else min(oldest, seq)
-        return oldest
+        needed = [self._durable(stream) for stream in self._engine.derived if self._reads_table(stream)]
+        return min((seq for seq in needed if self._engine.seq - seq <= MOST_KEPT), default=None)
+
+    def _reads_table(self, stream: Stream) -> bool:
+        return any(table.stream is None for table in self._engine.made_of(stream.store.table).tables)
+
+    def _durable(self, stream: Stream) -> int:
+        """Up to which update a derived stream has consumed the log, by what would be known after a crash."""
+        noted = self._noted.get(stream)
+        if noted is not None:
+            return noted.seq if noted.record <= self._log.synced else noted.before
+        return stream.store.created if stream.logged is None else stream.logged[1]
 
     def advanced(self, stream: str, seq: int, reached: float) -> None:
         """A heartbeat: a stream's time has come so far, after all updates up to `seq`."""
@@ -378,7 +435,7 @@ class StreamsProcess:
     # -- what it says ------------------------------------------------------------------------------------------
 
     def _on_message(self, message: object) -> None:
-        self._heard_at = time.monotonic()
+        self._heard_at, self._spoke = time.monotonic(), True
         match message:
             case StreamResults():
                 self._came.append(message)
@@ -388,9 +445,10 @@ class StreamsProcess:
                     self._numbered[number].opened = True
             case QueryFailed(number, code, arguments):
                 self._failed(number, from_wire(code, arguments))
-            case QueryPaths(number, paths, memory):
+            case QueryPaths(number, paths, memory, kept_bytes):
                 if number in self._numbered:
-                    self._numbered[number].paths, self._numbered[number].memory = paths, memory
+                    one = self._numbered[number]
+                    one.paths, one.memory, one.kept_bytes = paths, memory, kept_bytes
             case StreamsReport():
                 self._report = message
                 self._reading_from = max(self._reading_from, message.read)
@@ -400,8 +458,10 @@ class StreamsProcess:
     def _failed(self, number: int, error: HullcastError) -> None:
         one = self._numbered.get(number)
         if one is not None:
-            log.error("derived stream failed", extra={"stream": one.stream.store.table.name, "why": str(error)})
-            one.failed, one.again_at = error, time.monotonic() + AGAIN_S
+            name = one.stream.store.table.name
+            log.error("derived stream failed", extra={"stream": name, "why": str(error)})
+            one.failed, one.again_at, one.opened = error, time.monotonic() + AGAIN_S, False
+            self._mark_gap(name, str(error), None)  # at once; and again when it is known from where on it is complete
 
     def _take_soon(self) -> None:
         """Take what came when all others have had their turn: some thousand results take milliseconds."""
@@ -456,6 +516,7 @@ class StreamsProcess:
             "policy": self.policy,
             "behind": max(0, synced - self._report.read) if self.running else 0,
             "limit_bytes": self._limit_bytes,
+            "memory_bytes": self._memory_bytes,
             "full": self._engine.spelt(sorted(self._report.full)),
             "refused": self.refused,
             **counters,
@@ -487,6 +548,8 @@ class StreamsProcess:
             "results": 0 if counts is None else counts.results,
             "memory": None if memory is None else {**asdict(memory), "missed_share": memory.missed_share},
             "memory_limit": kept,
+            "kept_bytes": 0 if one is None else one.kept_bytes,
+            "needed_bytes": self._needed_bytes(self._terms_of(stream)),
             "waiting": waiting,
             "behind_s": behind_s,
             "waits_for": slowest if waiting else None,
@@ -519,6 +582,8 @@ class StreamsProcess:
                 "source": self._engine.source_shown(table),
                 "memory": None,
                 "memory_limit": self._engine.made_of(table).shape.memory,
+                "kept_bytes": 0,
+                "needed_bytes": self._needed_bytes(terms_of(table, self._engine.stores)),
             }
         else:
             facts = self._facts(stream)

@@ -32,18 +32,9 @@ from hullcast.broker.joins.planner import Planner
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.broker.joins.standing import FEW, JoinLayout, StandingJoins
-from hullcast.broker.log.walk import NOTED, join_texts, read_rows, walk_records
 from hullcast.broker.reformulate.first import Boxes, JoinSide, pairs_in_boxes
 from hullcast.broker.scheduling.driver import finish
-from hullcast.broker.streams.batch import StreamMoment, TupleBatch
-from hullcast.broker.streams.live import MonotonicClock
-from hullcast.broker.streams.memory.fitting import Fits, FittedStream, fitted, write_curves
-from hullcast.broker.streams.memory.worth import new_beliefs
-from hullcast.broker.streams.operators.table_join import TableChanges
-from hullcast.broker.streams.operators.windows import StreamWindow
-from hullcast.broker.streams.plan import StreamInput, StreamQuery, TableInput, WantedRanges
-from hullcast.broker.streams.policies.fifo import FifoPolicy
-from hullcast.broker.streams.runner import Runner
+from hullcast.broker.streams.warming import run_log, run_operators
 from hullcast.broker.warehouse.policies.knapsack import packed, update_positions
 from hullcast.network import compiled
 from hullcast.network.answers.aggregate import COUNT, answers_of, same
@@ -244,38 +235,6 @@ def run_knapsack() -> None:
     costs, places = np.arange(3, 11), np.tile(np.array([1, 3, 4]), 8)
     positions = update_positions(costs, costs[::-1] % 5 + 1, np.arange(0, 25, 3), places)
     assert packed(positions, 70).work
-
-
-def run_log() -> None:
-    """Records of the log, read by the warehouse and for the change history."""
-    no_bytes, noted, nothing = np.zeros(1, np.uint8), np.zeros((NOTED, 1), np.int64), np.zeros(1, np.int64)
-    walk_records(no_bytes, 0, 0, (0, 0, 0, 0), no_bytes, noted)
-    table = (no_bytes, nothing, nothing, 0)
-    read_rows(no_bytes, noted, (0, 0), table, np.zeros((1, 1)), np.zeros(1, np.bool_), np.zeros((1, 2, 1), np.int64))
-    join_texts(no_bytes, np.zeros((2, 0), np.int64), no_bytes)
-
-
-def run_operators() -> None:
-    """The operators of stream queries, as the streams process runs them."""
-    runner = Runner(FifoPolicy(), MonotonicClock())
-    ranges, window = WantedRanges((0,), (((0.0, 1.0),),)), StreamWindow(rows=400)
-    left, right = StreamInput("r", 1, ranges, window), StreamInput("s", 1, None, window)
-    runner.open(StreamQuery(left, right, ((0, 0),), ((0, 0), (1, 0))))
-    runner.open(StreamQuery(left, right, ((0, 0),), ((0, 0), (1, 0)), memory=300))
-    runner.open(StreamQuery(left, TableInput("t", 1, 0), ((0, 0),), ((0, 0),)))
-    for first in (1, 501):  # more than there is room for at first
-        codes, seqs = np.arange(float(first), first + 500.0), np.arange(first, first + 500)
-        runner.change("t", TableChanges(seqs, codes[None, :], np.zeros(500, np.bool_)))
-        for stream in "rs":
-            reached = StreamMoment(0.0, first + 499)
-            runner.arrive(stream, TupleBatch(seqs, np.zeros(500), codes[None, :], reached, 0.0))
-    while runner.step():
-        pass
-    beliefs = new_beliefs(2, 2, 3)
-    fitted(np.tile([0.0, 1.0, 1.0], 30))
-    for model in (Fits.TREND, Fits.WALK, Fits.AR1):  # what streams may be taken for
-        fit = FittedStream(model, slope=1.0, noise=np.zeros(1), factor=0.5)
-        write_curves(fit, 10.0, beliefs.terms[0], beliefs.curves[0])
 
 
 PARTS = (run_trees, run_matching)

@@ -190,7 +190,8 @@ def _derived(sql: str) -> CreateDerived:
 def advance_text(name: str, time: float) -> str:
     """The statement that `parse_statement` reads as an AdvanceStream of this name and time."""
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time)
-    return f"ADVANCE STREAM \"{name}\" TO '{moment.isoformat()}'"
+    quoted = name.replace('"', '""')  # no stream has such a name, and nothing else shall be read into it
+    return f"ADVANCE STREAM \"{quoted}\" TO '{moment.isoformat()}'"
 
 
 def _stream(tree: exp.Create) -> Table:

@@ -131,6 +131,8 @@ def _window(node: exp.Table, table: Table, statement: Statement) -> Window | Non
     unit, *rest = text.split(maxsplit=1)
     size = rest[0].strip() if rest else ""
     try:
+        if not size.isascii():  # int() reads digits of all scripts
+            raise ValueError
         if unit.upper() == "ROWS":
             window = Window(rows=int(size))
             fits, most = 0 < int(size) <= table.stream.rows, f"retain_rows = {table.stream.rows}"

@@ -125,6 +125,9 @@ def _without_windows(tokens: list[Token], sql: str) -> tuple[list[Token], dict[i
             and kept[-1].token_type in _NAMES
             and kept[-2].token_type in _BEFORE_TABLES
         )
+        if is_window and kept[-1].start in windows:
+            reason = f"{kept[-1].text} has two windows"
+            raise SqlError(f"[{shorten(token.text)}]", reason, "give it one: [ROWS 100] or [RANGE '10s']")
         if is_window:
             windows[kept[-1].start] = token.text
         else:

@@ -109,6 +109,29 @@ def start_of(
     return QueryStart(through, tuple(bases), words, after)
 
 
+def kept_counts(terms: QueryTerms, streams: Mapping[str, Stream], stores: Mapping[str, TableStore]) -> list[int]:
+    """How many tuples the windows of a join hold, or how many rows its table has: of windows of rows when they are
+    full, of others as of now."""
+    if terms.right is None:
+        return []
+    if terms.right.is_table:
+        return [len(stores[fold(terms.right.life.table.name)])]
+    sides = (terms.left, terms.right)
+    orders = [streams[fold(side.life.table.name)].order for side in sides]
+    now, found = min(order.time for order in orders), []  # the time up to which both are consumed
+    for order, window in zip(orders, (side.window or StreamWindow() for side in sides), strict=True):
+        first, last = np.searchsorted(order.times, (now - window.range, np.nextafter(now, inf)))
+        found.append(int(last - first) if window.rows == inf else int(window.rows))
+    return found
+
+
+def begins_behind(terms: QueryTerms, streams: Mapping[str, Stream], created: int) -> StreamMoment:
+    """The moment up to which a derived stream has consumed its sources when it is created: results are behind it."""
+    sides = [side for side in (terms.left, terms.right) if side is not None and not side.is_table]
+    orders = [streams[fold(side.life.table.name)].order for side in sides]
+    return _moment(all(side.time is not None for side in sides), orders, None, created)
+
+
 def is_torn(terms: QueryTerms, streams: Mapping[str, Stream], created: int, start: QueryStart) -> bool:
     """Whether tuples are gone that a derived stream has not consumed: some of its results are missing."""
     sides = [side for side in (terms.left, terms.right) if side is not None and not side.is_table]

@@ -22,7 +22,7 @@ from hullcast.broker.tables.schema import fold
 from hullcast.broker.warehouse.source import TableSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path
 
     from hullcast.broker.log.changes import LogPosition
@@ -30,9 +30,12 @@ if TYPE_CHECKING:
     from hullcast.broker.streams.messages import TimeWord
     from hullcast.broker.tables.interning import Interner
     from hullcast.network.wire.arrays import Floats, Ints
+    from hullcast.network.wire.errors import HistoryGone
 
 #: How often rows are read again because the log or a checkpoint was cut under our hands.
-_ATTEMPTS = 5
+ATTEMPTS = 5
+#: Rows of a checkpoint that are read at once.
+STORED_AT_ONCE = 4096
 
 
 class StreamTime:
@@ -120,17 +123,36 @@ class LogFollower:
 
         return self._patiently(life, after, read)
 
-    def rows(self, life: Life, seq: int) -> TableChanges:
-        """Changes that make a table as it is at `seq`, from nothing."""
-        return self._patiently(life, seq, lambda: self._rows(life, seq))
+    def stored(self, life: Life, seq: int) -> Iterator[tuple[int, TableChanges]]:
+        """The rows of a table or stream as the newest checkpoint up to `seq` has them, some at a time, and of which
+        moment they are; at first no rows. FileNotFoundError if it is removed meanwhile."""
+        base = next(self._source.bases(life, seq), None)
+        yield (life.created if base is None else base.seq), no_changes(life)
+        if base is not None:
+            with closing(open_checkpoint(base.path)) as database:
+                for columns in stored_rows(database, life.table, life.created, STORED_AT_ONCE):
+                    cells = ingest(life.table, columns, None, self._interner).cells
+                    count = cells.shape[1]
+                    yield base.seq, TableChanges(np.full(count, base.seq), cells, np.zeros(count, np.bool_))
+
+    def stretch(
+        self, life: Life, after: int, through: int, start: LogPosition | None
+    ) -> tuple[TableChanges, LogPosition | None]:
+        """The changes behind `after` up to `through`, and where to go on. FileNotFoundError if the log does not reach
+        back that far, or is cut meanwhile."""
+        return self._changes(life, after, through, start), self._log.position
+
+    def gone(self, life: Life, after: int) -> HistoryGone:
+        """Why the changes behind `after` cannot be read."""
+        return gone(life, after + 1, readable_from(self._directory))
 
     def _patiently(self, life: Life, seq: int, read: Callable[[], TableChanges]) -> TableChanges:
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             try:
                 return read()
             except FileNotFoundError:  # the log or a checkpoint was cut in this moment
                 continue
-        raise gone(life, seq + 1, readable_from(self._directory))
+        raise self.gone(life, seq)
 
     def _rows(self, life: Life, seq: int) -> TableChanges:
         base = next(self._source.bases(life, seq), None)
@@ -156,6 +178,56 @@ class LogFollower:
         return together(
             [TableChanges(batch.seqs, batch.cells, np.full(len(batch.seqs), batch.deleted)) for batch in batches]
         )
+
+
+class StreamPast:
+    """The tuples of a stream behind a position, stretch by stretch: from the log, or, where that was cut, from a
+    checkpoint. Tuples do not change, so it may be a later one; those that it has are held here until they are due."""
+
+    def __init__(self, follower: LogFollower, life: Life, after: int) -> None:
+        self._follower, self._life = follower, life
+        self._after = max(after, life.created)  # up to there it was given, or is held
+        self._start: LogPosition | None = None  # of what is behind that
+        self._held: Floats = np.empty((len(life.table.columns), 0))
+        self._loading: list[Floats] = []
+
+    def held(self) -> Iterator[Floats]:
+        """The codes that are held here: no text may lose its code while it is among them."""
+        yield self._held
+        yield from self._loading
+
+    def reading(self, through: int, known: int) -> Generator[None, None, TableChanges]:
+        """The tuples behind those that were given before, up to `through`; all up to `known` is on disk. It stops now
+        and then. HistoryGone if files are cut again and again while they are read."""
+        life, logged = self._life, no_changes(self._life)
+        for _ in range(ATTEMPTS):
+            try:
+                if self._after < through:
+                    logged, self._start = self._follower.stretch(life, self._after, through, self._start)
+                    self._after = through
+                break
+            except FileNotFoundError:  # the log was cut, perhaps in this moment
+                yield from self._load(known)
+        else:
+            raise self._follower.gone(life, self._after)
+        due = int(np.searchsorted(self._held[life.table.key], through, "right"))
+        cells, self._held = self._held[:, :due], self._held[:, due:]
+        kept = TableChanges(cells[life.table.key].astype(np.int64), cells, np.zeros(due, np.bool_))
+        return together([kept, logged])
+
+    def _load(self, known: int) -> Iterator[None]:
+        """Hold what a checkpoint has."""
+        key, after, self._loading = self._life.table.key, self._after, []
+        try:
+            for moment, part in self._follower.stored(self._life, known):
+                after = max(after, moment)
+                self._loading.append(part.cells[:, part.cells[key] > self._after])
+                yield
+        except FileNotFoundError:  # another one took its place
+            return
+        held = np.concatenate([self._held, *self._loading], axis=1)
+        self._held = np.ascontiguousarray(held[:, np.argsort(held[key], kind="stable")])
+        self._after, self._start, self._loading = after, None, []
 
 
 def together(parts: Sequence[TableChanges]) -> TableChanges:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from hullcast.broker.streams.batch import BEGINNING, END, StreamMoment, stretches
-from hullcast.broker.streams.following import LogFollower, StreamTime, no_changes
+from hullcast.broker.streams.batch import BEGINNING, END, StreamMoment, empty, stretches
+from hullcast.broker.streams.following import ATTEMPTS, LogFollower, StreamPast, StreamTime, no_changes
 from hullcast.broker.streams.messages import (
     AskPaths,
     BeginStreams,
@@ -31,21 +32,25 @@ from hullcast.broker.streams.messages import (
     SwitchOperatorPolicy,
     TookResults,
 )
+from hullcast.broker.streams.operators.operator import KeptMemory
 from hullcast.broker.streams.plan import query_of
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.streams.runner import OperatorFailed, Resume, Runner
 from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import ColumnType, fold
 from hullcast.broker.tables.travel import travelling
-from hullcast.network.wire.errors import HistoryGone, HullcastError, InvariantBroken, to_wire
+from hullcast.network.wire.columns import size_bytes
+from hullcast.network.wire.errors import HistoryGone, HullcastError, InvariantBroken, TooLarge, to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from hullcast.broker.log.changes import LogPosition
     from hullcast.broker.log.history import Life
     from hullcast.broker.streams.batch import TupleBatch
-    from hullcast.broker.streams.messages import QueryTerms, RangeEnd, TimeWord
+    from hullcast.broker.streams.messages import QueryTerms, RangeEnd, SourceTerms, TimeWord
     from hullcast.broker.streams.operators.table_join import TableChanges
+    from hullcast.broker.streams.plan import StreamQuery
     from hullcast.broker.streams.runner import Results
 
 log = logging.getLogger(__name__)
@@ -54,6 +59,8 @@ log = logging.getLogger(__name__)
 STRETCH, SLICE_S = 8192, 0.005
 #: Results sent to the server at once, about: all that one tuple made stay together.
 SENT_AT_ONCE = 4096
+#: Bytes of them, about, if texts are long; and of all that one tuple made, at most: they are one record of the log.
+SENT_BYTES, MOST_BYTES = 4 << 20, 32 << 20
 #: Bytes of results on their way to the server; when there are more, operators wait.
 UNTAKEN_BYTES = 8 << 20
 
@@ -67,6 +74,10 @@ class MonotonicClock:
         """Nothing: it has passed by."""
 
 
+#: Heartbeats of a stream (folded name).
+StreamWords: TypeAlias = "tuple[str, tuple[TimeWord, ...]]"
+
+
 @dataclass(eq=False, slots=True)
 class _LiveQuery:
     """A query that is open: its number here, what it reads, and what its results are."""
@@ -76,6 +87,7 @@ class _LiveQuery:
     kinds: tuple[ColumnType, ...]
     after: StreamMoment  # its results are behind this
     bases: tuple[StreamMoment, ...]  # with these it can be opened again, to go on from what was sent last
+    attached: bool = True  # it has all that others have; else its windows are being filled
 
 
 @dataclass(eq=False, slots=True)
@@ -87,6 +99,29 @@ class _Followed:
     time: StreamTime | None = None
 
 
+@dataclass(eq=False, slots=True)
+class _Filling:
+    """A query whose windows and table are being filled, some of it at a time."""
+
+    message: OpenQuery
+    streams: list[SourceTerms]
+    times: list[StreamTime]
+    pasts: list[StreamPast]
+    work: Iterator[None]
+    later: list[StreamWords]  # what was said of its streams since the server opened it
+    attempts: int = 1
+    heard: list[StreamWords] = field(default_factory=list)  # of the later ones
+
+    def hear(self) -> None:
+        """Take in what was said since; a query that begins now begins before that."""
+        for name, words in self.later:
+            for stream, clock in zip(self.streams, self.times, strict=True):
+                if fold(stream.life.table.name) == name:
+                    clock.heard(words)
+        self.heard += self.later
+        self.later.clear()
+
+
 class LiveStreams:
     """The runner, fed from the log, as the server says."""
 
@@ -94,11 +129,18 @@ class LiveStreams:
         self.say = say
         self._interner = Interner()
         self._follower = LogFollower(Path(begin.directory), self._interner)
-        self._runner = Runner(OPERATOR_POLICIES[begin.policy](), MonotonicClock(), limit_bytes=begin.limit_bytes)
+        self._runner = Runner(
+            OPERATOR_POLICIES[begin.policy](),
+            MonotonicClock(),
+            limit_bytes=begin.limit_bytes,
+            memory=KeptMemory(begin.memory_bytes),
+        )
         self._policy = begin.policy
         self._followed: dict[str, _Followed] = {}
         self._queries: dict[int, _LiveQuery] = {}
         self._waiting: list[OpenQuery] = []  # to be opened when all up to their start was read
+        self._later: dict[int, list[StreamWords]] = {}  # heartbeats that they have not heard of, by number
+        self._filling: deque[_Filling] = deque()  # those before that are being opened
         self._released = self._read = 0
         self._sent = 0
         self._untaken: list[tuple[int, int]] = []  # (batch number, bytes) of results on their way
@@ -124,7 +166,8 @@ class LiveStreams:
             case AskPaths(number):
                 if number in self._queries:
                     running = self._queries[number].running
-                    self.say(QueryPaths(number, self._runner.paths(running), self._runner.memory(running)))
+                    memory, kept = self._runner.bounded(running), self._runner.kept(running)
+                    self.say(QueryPaths(number, self._runner.paths(running), memory, kept))
             case SwitchOperatorPolicy(policy):
                 self._runner.switch(OPERATOR_POLICIES[policy]())
                 self._policy = policy
@@ -133,7 +176,10 @@ class LiveStreams:
 
     def _heard(self, name: str, words: tuple[TimeWord, ...]) -> None:
         """Heartbeats of a stream: a window join may have waited for them alone; one that is not open yet will."""
-        self._waiting = [_with_words(message, name, words) for message in self._waiting]
+        for message in self._waiting:
+            self._later.setdefault(message.number, []).append((name, words))
+        for filling in self._filling:
+            filling.later.append((name, words))
         followed = self._followed.get(name)
         if followed is not None and followed.time is not None:
             followed.time.heard(words)
@@ -152,7 +198,7 @@ class LiveStreams:
             start = message.start.seq
             if start > self._released:
                 continue
-            if not self._followed:
+            if not self._followed and not self._filling:
                 self._read = start
             if start <= self._read:
                 self._waiting.remove(message)
@@ -162,7 +208,12 @@ class LiveStreams:
                     self._operator_failed(failed)  # if it was another's, whose operators are shared
                     self.say(QueryFailed(message.number, *to_wire(_worded(failed.error))))
                 except Exception as error:  # noqa: BLE001  (others go on)
-                    self.say(QueryFailed(message.number, *to_wire(_worded(error))))
+                    self._fail(message.number, error)
+
+    def _fail(self, number: int, error: Exception) -> None:
+        """A query cannot be opened, or cannot go on."""
+        self._close(number)
+        self.say(QueryFailed(number, *to_wire(_worded(error))))
 
     def _open(self, message: OpenQuery) -> None:
         number, terms, start = message
@@ -173,58 +224,144 @@ class LiveStreams:
         shared = self._runner.share(query) if start.after is None and start.seq == self._read else None
         if shared is not None:
             self._send()  # what the others get and this one does not
+            self._later.pop(number, None)  # the others have heard of it
             self._queries[number] = _LiveQuery(shared, terms, kinds, *self._runner.resume(shared))
+            self._follow_sources(terms)
+            self.say(QueryOpened(number))
         else:
-            resume = Resume(END if start.after is None else start.after, start.bases)  # END: until `skip`
-            running = self._runner.open(query, resume)
-            try:
-                self._fill(running, message)
-            except BaseException:
-                self._runner.close(running)
-                raise
-            self._queries[number] = _LiveQuery(running, terms, kinds, BEGINNING, start.bases)
-        for source in sources:
-            name = fold(source.life.table.name)
-            self._followed.setdefault(name, _Followed(source.life)).users += 1
-        self.say(QueryOpened(number))
+            self._begin(message, query, kinds, self._later.pop(number, []))
 
-    def _fill(self, running: int, message: OpenQuery) -> None:
-        """What a query needs from before: its table, then its streams, up to where all others are."""
-        _, terms, start = message
-        now = time.monotonic()
-        after = [base.seq for base in start.bases]
+    def _begin(
+        self,
+        message: OpenQuery,
+        query: StreamQuery,
+        kinds: tuple[ColumnType, ...],
+        later: list[StreamWords],
+        attempts: int = 1,
+    ) -> None:
+        """Open a query whose windows and table are empty, and fill them bit by bit."""
+        number, terms, start = message
+        resume = Resume(END if start.after is None else start.after, start.bases)  # END: until `skip`
+        running = self._runner.open(query, resume, attached=False)
+        self._queries[number] = _LiveQuery(running, terms, kinds, BEGINNING, start.bases, attached=False)
         streams = [terms.left] if terms.right is None or terms.right.is_table else [terms.left, terms.right]
         times = [StreamTime(stream.time, base.time) for stream, base in zip(streams, start.bases, strict=True)]
         for clock, words in zip(times, start.words, strict=False):
             clock.heard(words)
-        if terms.right is not None and terms.right.is_table:
-            self._runner.change_at(running, self._follower.rows(terms.right.life, start.bases[0].seq))
-            since = self._follower.changes(terms.right.life, start.bases[0].seq, self._read)
-            self._runner.change_at(running, since)
-        for end in sorted({start.seq, self._read}):
-            for leaf, (stream, clock) in enumerate(zip(streams, times, strict=True)):
-                tuples = self._follower.tuples(stream.life, after[leaf], end, self._released)
-                self._runner.arrive_at(running, leaf, clock.batch(tuples, end, now))
-                after[leaf] = end
-            self._runner.drain(running)
-            if start.after is None and end == start.seq:
+        pasts = [StreamPast(self._follower, one.life, base.seq) for one, base in zip(streams, start.bases, strict=True)]
+        filling = _Filling(message, streams, times, pasts, iter(()), later, attempts)
+        filling.work = self._fill(filling, running)
+        self._filling.append(filling)
+
+    def _fill(self, filling: _Filling, running: int) -> Iterator[None]:
+        """What a query needs from before: its table, then its streams, up to where all others are. It stops whenever
+        operators have something to do, or some of a file was read: others have their turns."""
+        _, terms, start = filling.message
+        table, table_at, table_from = terms.right, start.bases[0].seq, None
+        if table is not None and table.is_table:
+            nothing = empty(len(terms.left.life.table.columns), start.bases[0], time.monotonic())
+            for part in self._rows(table.life, start.bases[0].seq):
+                self._runner.change_at(running, part)
+                self._runner.arrive_at(running, 0, nothing)
+                yield from self._worked(running)
+        at, begun = min(start.seq - 1, *(base.seq for base in start.bases)), start.after is not None
+        while at < max(self._read, start.seq) or filling.later:
+            if begun:
+                filling.hear()
+            if self._interner.wants_sweep:
+                self._sweep()
+            at = min(at + STRETCH, start.seq if at < start.seq else max(at, self._read))
+            if table is not None and table.is_table and table_at < at:
+                changes, table_from = self._follower.stretch(table.life, table_at, at, table_from)
+                self._runner.change_at(running, changes)
+                table_at = at
+            for leaf, (past, clock) in enumerate(zip(filling.pasts, filling.times, strict=True)):
+                tuples = yield from past.reading(at, self._released)
+                self._runner.arrive_at(running, leaf, clock.batch(tuples, at, time.monotonic()))
+            yield from self._worked(running)
+            if not begun and at == start.seq:
                 self._runner.skip(running)
-        for stream, clock in zip(streams, times, strict=True):
+                begun = True
+
+    def _rows(self, life: Life, seq: int) -> Iterator[TableChanges]:
+        """What makes a table as it is at `seq`, from nothing, some rows at a time."""
+        at = life.created
+        for moment, rows in self._follower.stored(life, seq):
+            at = moment
+            yield rows
+        position: LogPosition | None = None
+        while at < seq:
+            end = min(at + STRETCH, seq)
+            changes, position = self._follower.stretch(life, at, end, position)
+            at = end
+            yield changes
+
+    def _worked(self, running: int) -> Iterator[None]:
+        """Wait until the operators of a query have done all they can."""
+        yield
+        while self._runner.can_run(running):
+            yield
+
+    def _fill_some(self) -> None:
+        """Go on with one of the queries that are being opened."""
+        filling = self._filling[0]
+        self._filling.rotate(-1)
+        number = filling.message.number
+        try:
+            for _ in filling.work:
+                return
+            self._filling.remove(filling)
+            self._attach(filling)
+        except FileNotFoundError:
+            self._filling.remove(filling)
+            self._fill_again(filling)
+        except Exception as error:  # noqa: BLE001  (others go on)
+            self._fail(number, error)
+
+    def _fill_again(self, filling: _Filling) -> None:
+        """Files were cut under our hands: begin again with those there are now."""
+        number, terms, start = filling.message
+        live = self._queries.pop(number)
+        self._runner.close(live.running)
+        try:
+            if filling.attempts == ATTEMPTS:
+                raise self._follower.gone((terms.right or terms.left).life, start.bases[0].seq)
+            later = [*filling.heard, *filling.later]
+            self._begin(filling.message, query_of(terms, self._code), live.kinds, later, filling.attempts + 1)
+        except Exception as error:  # noqa: BLE001  (others go on)
+            self._fail(number, error)
+
+    def _attach(self, filling: _Filling) -> None:
+        """A query has all that others have: from now on it goes with them."""
+        number, terms, _ = filling.message
+        live = self._queries[number]
+        for stream, clock in zip(filling.streams, filling.times, strict=True):
             name = fold(stream.life.table.name)
             if name not in self._followed:
                 self._followed[name] = _Followed(stream.life, 0, clock)
+        live.attached = True
+        self._runner.attach(live.running)
+        self._follow_sources(terms)
+        self.say(QueryOpened(number))
+
+    def _follow_sources(self, terms: QueryTerms) -> None:
+        for source in (terms.left, terms.right):
+            if source is not None:
+                self._followed.setdefault(fold(source.life.table.name), _Followed(source.life)).users += 1
 
     def _code(self, end: RangeEnd) -> float:
         return self._interner.code(end) if isinstance(end, str) else float(end)
 
     def _close(self, number: int) -> None:
         self._waiting = [message for message in self._waiting if message.number != number]
+        self._later.pop(number, None)
         query = self._queries.pop(number, None)
         if query is None:
             return
         self._runner.close(query.running)
+        self._filling = deque(filling for filling in self._filling if filling.message.number != number)
         for source in (query.terms.left, query.terms.right):
-            if source is not None:
+            if source is not None and query.attached:
                 name = fold(source.life.table.name)
                 self._followed[name].users -= 1
                 if not self._followed[name].users:
@@ -239,10 +376,12 @@ class LiveStreams:
         self._send()  # what came of filling windows, of which the log may have been the last for a long time
         while True:
             may_run = self._untaken_bytes <= UNTAKEN_BYTES
+            if self._filling and may_run:
+                self._fill_some()
             blocked = self._runner.idle
             if self._read < self._released and (blocked or self._runner.held_bytes <= self._runner.limit_bytes):
                 self._read_on()
-            elif not may_run or blocked:
+            elif not may_run or (blocked and not self._filling):
                 break
             try:
                 while may_run and self._runner.step() and time.monotonic() - began < SLICE_S:
@@ -252,7 +391,10 @@ class LiveStreams:
             self._send()
             if time.monotonic() - began >= SLICE_S:
                 break
-        return self._read < self._released or (self._untaken_bytes <= UNTAKEN_BYTES and not self._runner.idle)
+        may_run = self._untaken_bytes <= UNTAKEN_BYTES
+        may_read = self._runner.idle or self._runner.held_bytes <= self._runner.limit_bytes
+        busy = bool(self._filling) or not self._runner.idle
+        return (may_read and self._read < self._released) or (may_run and busy)
 
     def _read_on(self) -> None:
         """The next stretch of the log."""
@@ -289,7 +431,7 @@ class LiveStreams:
         """A source cannot be read any more: the queries that read it fail, and others go on."""
         for number, query in list(self._queries.items()):
             sources = [source for source in (query.terms.left, query.terms.right) if source is not None]
-            if any(fold(source.life.table.name) == name for source in sources):
+            if query.attached and any(fold(source.life.table.name) == name for source in sources):
                 self._close(number)
                 self.say(QueryFailed(number, *to_wire(error)))
 
@@ -300,14 +442,18 @@ class LiveStreams:
             self.say(QueryFailed(number, *to_wire(_worded(failed.error))))
 
     def _sweep(self) -> None:
-        held = [np.zeros(0), *(cells[np.isfinite(cells)] for cells in self._runner.held())]
+        pasts = (cells for filling in self._filling for past in filling.pasts for cells in past.held())
+        held = [np.zeros(0), *(cells[np.isfinite(cells)] for cells in (*self._runner.held(), *pasts))]
         self._interner.sweep(np.concatenate(held))
 
     def _send(self) -> None:
         for results in self._runner.take():
-            for number, query in self._queries.items():
+            for number, query in list(self._queries.items()):
                 if query.running == results.query:
-                    self._send_to(number, query, results)
+                    try:
+                        self._send_to(number, query, results)
+                    except TooLarge as error:
+                        self._fail(number, error)
 
     def _send_to(self, number: int, query: _LiveQuery, results: Results) -> None:
         batch = results.batch
@@ -316,20 +462,46 @@ class LiveStreams:
                 (batch.times == query.after.time) & (batch.seqs > query.after.seq)
             )
             batch = batch.keep(wanted, ghosts=False)
-        *before, rest = stretches(batch.seqs, SENT_AT_ONCE) or [slice(0, 0)]
+        *before, rest = stretches(batch.seqs, self._at_once(query, batch)) or [slice(0, 0)]
         for rows in before:
             reached = StreamMoment(float(batch.times[rows.stop - 1]), int(batch.seqs[rows.stop - 1]))
             self._send_some(number, query, batch.some(rows, reached), Resume(reached, query.bases))
         self._send_some(number, query, batch.some(rest, batch.reached), results.resume)
         query.bases = results.resume.bases
 
+    def _at_once(self, query: _LiveQuery, batch: TupleBatch) -> int:
+        """How many results to send at once: fewer if texts are long. TooLarge if one tuple's are more than a record
+        should hold."""
+        texts = [cells for kind, cells in zip(query.kinds, batch.cells, strict=True) if kind is ColumnType.TEXT]
+        codes = np.unique(np.concatenate(texts)) if texts else np.empty(0)
+        longest = len(texts) * max(map(len, self._interner.texts.decode(codes[np.isfinite(codes)]).tolist()), default=0)
+        if longest * len(batch.seqs) <= SENT_BYTES:
+            return SENT_AT_ONCE
+        most = int(np.unique(batch.seqs, return_counts=True)[1].max())
+        if most * longest > MOST_BYTES:
+            self._check_text_bytes(query, batch)
+        return max(1, min(SENT_AT_ONCE, SENT_BYTES // longest))
+
+    def _check_text_bytes(self, query: _LiveQuery, batch: TupleBatch) -> None:
+        """TooLarge if the texts of one tuple's results, each counted once, are too long together."""
+        for rows in stretches(batch.seqs, 1):
+            size = 0
+            for kind, cells in zip(query.kinds, batch.cells[:, rows], strict=True):
+                if kind is ColumnType.TEXT:
+                    codes = np.unique(cells[np.isfinite(cells)])
+                    size += sum(map(len, self._interner.texts.decode(codes).tolist()))
+            if size > MOST_BYTES:
+                what = "bytes of texts in the results of one tuple (use smaller windows, or select fewer columns)"
+                raise TooLarge(what, size, MOST_BYTES)
+
     def _send_some(self, number: int, query: _LiveQuery, batch: TupleBatch, resume: Resume) -> None:
         columns = tuple(
             travelling(kind, cells, self._interner) for kind, cells in zip(query.kinds, batch.cells, strict=True)
         )
         self._sent += 1
-        self._untaken.append((self._sent, batch.size_bytes))
-        self._untaken_bytes += batch.size_bytes
+        size = size_bytes({str(place): column for place, column in enumerate(columns)})
+        self._untaken.append((self._sent, size))
+        self._untaken_bytes += size
         self.say(StreamResults(self._sent, number, batch.seqs, batch.times, columns, batch.reached, resume))
 
     # -- for people --------------------------------------------------------------------------------------------
@@ -345,20 +517,9 @@ class LiveStreams:
                 **counts._asdict(),
                 "untaken_bytes": self._untaken_bytes,
                 "texts": len(self._interner),
+                "kept_bytes": self._runner.memory.used_bytes,
             },
         )
-
-
-def _with_words(message: OpenQuery, name: str, words: tuple[TimeWord, ...]) -> OpenQuery:
-    """A query that is to be opened, with what its stream's publisher said meanwhile."""
-    number, terms, start = message
-    streams = [terms.left] if terms.right is None or terms.right.is_table else [terms.left, terms.right]
-    known = start.words or ((),) * len(streams)
-    more = tuple(
-        (*before, *words) if fold(stream.life.table.name) == name else before
-        for stream, before in zip(streams, known, strict=True)
-    )
-    return OpenQuery(number, terms, start._replace(words=more))
 
 
 def _worded(error: Exception) -> HullcastError:

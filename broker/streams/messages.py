@@ -72,11 +72,12 @@ class QueryStart(NamedTuple):
 
 
 class BeginStreams(NamedTuple):
-    """The first message: whose log, who decides, and what queues may hold."""
+    """The first message: whose log, who decides, what queues may hold, and what joins may keep."""
 
     directory: str
     policy: str
     limit_bytes: int
+    memory_bytes: int
 
 
 class ReleasedTo(NamedTuple):
@@ -150,11 +151,13 @@ class QueryFailed(NamedTuple):
 
 
 class QueryPaths(NamedTuple):
-    """The operators of a query, stream by stream; and what its join kept and missed, if its memory is bounded."""
+    """The operators of a query, stream by stream; what its join kept and missed, if its memory is bounded; and the
+    bytes that its windows and its table take."""
 
     number: int
     paths: tuple[PathStatistics, ...]
     memory: BoundedJoinStatistics | None = None
+    kept_bytes: int = 0
 
 
 class StreamsReport(NamedTuple):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hullcast.broker.streams.memory.bounded_join import KeepBy
-from hullcast.broker.streams.operators.bounded import BoundedStore
+from hullcast.broker.streams.operators.bounded import BoundedStore, bounded_bytes
 from hullcast.broker.streams.operators.projection import Projection
 from hullcast.broker.streams.operators.selection import Selection, SelectionBoxes
 from hullcast.broker.streams.operators.table_join import TableJoin, TableJoinColumns
@@ -128,6 +128,10 @@ class OperatorPlan(NamedTuple):
     trunk: tuple[Operator, ...]
     table_columns: Ints | None  # those of the table that the join keeps
 
+    def operators(self) -> tuple[Operator, ...]:
+        """All of them, each once."""
+        return (*(operator for branch in self.branches for operator in branch), *self.trunk)
+
     def path(self, leaf: int) -> tuple[Operator, ...]:
         """The operators from a stream to the results."""
         return (*self.branches[leaf], *self.trunk)
@@ -140,6 +144,18 @@ def store_of(query: StreamQuery, columns: JoinColumns, widths: tuple[int, int]) 
         return WindowStore(columns, widths, (left, right))
     policy = KeepBy[query.memory_policy.upper()] if query.memory_policy else KeepBy.HEEB
     return BoundedStore(columns, widths, (left, right), query.memory, policy)
+
+
+def kept_bytes(query: StreamQuery, counts: Sequence[int]) -> int:
+    """What the join of a query keeps in memory if its two windows, or its table, have so many tuples or rows."""
+    if query.memory is not None:
+        return bounded_bytes(query.memory, max(len(_needed(query, side)) for side in (0, 1)))
+    for operator in plan_of(query).trunk:
+        if isinstance(operator, WindowJoin):
+            return operator.store.bytes_for(*counts)
+        if isinstance(operator, TableJoin):
+            return operator.bytes_for(*counts)
+    return 0
 
 
 def plan_of(query: StreamQuery) -> OperatorPlan:

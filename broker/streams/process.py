@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from hullcast.broker.scheduling.background import step_back
 from hullcast.broker.streams.live import LiveStreams
+from hullcast.broker.streams.warming import run_log, run_operators
 from hullcast.broker.warehouse.messages import BlockingEnd, MessageEnd
 from hullcast.broker.warehouse.process import ServersLog
 from hullcast.network import compiled
@@ -42,6 +43,8 @@ def main() -> None:
     connection = socket.socket(fileno=int(sys.argv[1]))
     begin = BlockingEnd(connection).read()
     compiled.load()
+    run_log()
+    run_operators()
     gc.collect()
     gc.freeze()
     with contextlib.suppress(EOFError):

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hullcast.broker.scheduling.driver import Driver
-from hullcast.broker.streams.batch import BEGINNING, StreamMoment, TupleBatch, empty, joined
+from hullcast.broker.streams.batch import BEGINNING, END, StreamMoment, TupleBatch, empty, joined
 from hullcast.broker.streams.measuring import OperatorMeasure, PathMeasures
 from hullcast.broker.streams.operators.bounded import BoundedStore
-from hullcast.broker.streams.operators.operator import RESULTS_AT_ONCE
+from hullcast.broker.streams.operators.operator import RESULTS_AT_ONCE, KeptMemory
 from hullcast.broker.streams.operators.table_join import TableChanges, TableJoin
 from hullcast.broker.streams.operators.window_join import WindowJoin
 from hullcast.broker.streams.plan import OperatorPlan, StreamQuery, plan_of
@@ -153,6 +153,7 @@ class Runner:
     Invariants (`check` tests them):
       R1  A queue is among those that the policy picks from exactly if its operator can run.
       R2  `held_bytes` is what all queues hold, and changes of tables that wait.
+      R3  `memory.used_bytes` is what all operators keep.
     """
 
     def __init__(
@@ -163,10 +164,12 @@ class Runner:
         micro_batch: int = MICRO_BATCH,
         turn: int = TURN,
         limit_bytes: float = LIMIT_BYTES,
+        memory: KeptMemory | None = None,
     ) -> None:
         self._driver = Driver(policy, clock)
         self._policy, self._clock = policy, clock
         self._micro_batch, self._turn, self.limit_bytes = micro_batch, turn, limit_bytes
+        self.memory = memory or KeptMemory()
         self._queries: dict[int, _Open] = {}
         self._alike: dict[StreamQuery, _Open] = {}
         self._leaves: dict[str, list[tuple[_Open, TupleQueue]]] = {}
@@ -191,23 +194,41 @@ class Runner:
         alike.users += 1
         return alike.number
 
-    def open(self, query: StreamQuery, resume: Resume | None = None, *, plan: OperatorPlan | None = None) -> int:
+    def open(
+        self,
+        query: StreamQuery,
+        resume: Resume | None = None,
+        *,
+        plan: OperatorPlan | None = None,
+        attached: bool = True,
+    ) -> int:
         """The number of a new query. It begins with empty windows and tables: they must be filled from before
         (`arrive_at`, `change_at`). With `resume` that is what was read behind its bases, and results up to its `after`
-        are dropped; without, all there is."""
+        are dropped; without, all there is. Unless it is `attached`, nothing else comes to it until `attach`."""
+        plan = plan or plan_of(query)
+        self.memory.grow(0, sum(operator.size_bytes for operator in plan.operators()))
+        for operator in plan.operators():
+            operator.keep_in(self.memory)
         self._numbers += 1
-        opened = self._wired(query, plan or plan_of(query))
+        opened = self._wired(query, plan)
         if resume is not None:
             opened.resume = resume
             _drop_until(opened, resume.after)
         self._queries[opened.number] = opened
+        if attached:
+            self.attach(opened.number)
+        self._tell_policy()
+        return opened.number
+
+    def attach(self, number: int) -> None:
+        """From now on a query gets what arrives for all: it has everything up to there."""
+        opened = self._queries[number]
+        query = opened.query
         self._alike.setdefault(query, opened)
         for stream, queue in zip(query.streams, opened.leaves, strict=True):
             self._leaves.setdefault(stream.stream, []).append((opened, queue))
         if query.table is not None:
             self._tables.setdefault(query.table.table, []).append(opened)
-        self._tell_policy()
-        return opened.number
 
     def close(self, number: int) -> bool:
         """One user less of a query; whether that was the last one, and the query is gone."""
@@ -216,23 +237,27 @@ class Runner:
         if opened.users:
             return False
         del self._queries[number]
-        if self._alike[opened.query] is opened:
+        if self._alike.get(opened.query) is opened:
             del self._alike[opened.query]
+            attached = {id(one) for leaves in self._leaves.values() for one, _ in leaves}
             for other in self._queries.values():
-                if other.query == opened.query:
+                if other.query == opened.query and id(other) in attached:
                     self._alike[other.query] = other
         self._news.pop(number, None)
+        self.memory.grow(0, -_kept_bytes(opened))
         for stage in opened.stages:
             for queue in stage.inputs:
                 self._driver.rest(queue)
                 self.held_bytes -= queue.size
                 del self._stage_of[queue]
         for stream in opened.query.streams:
-            self._leaves[stream.stream] = [leaf for leaf in self._leaves[stream.stream] if leaf[0] is not opened]
+            leaves = self._leaves.get(stream.stream, [])
+            self._leaves[stream.stream] = [leaf for leaf in leaves if leaf[0] is not opened]
         if opened.table is not None:
             self.held_bytes -= opened.table.changes_bytes
-            name = next(name for name, users in self._tables.items() if opened in users)
-            self._tables[name].remove(opened)
+            for users in self._tables.values():
+                if opened in users:
+                    users.remove(opened)
         for path in opened.paths:
             self._measures[path] = None
         self._tell_policy()
@@ -312,6 +337,9 @@ class Runner:
         before = opened.table.changes_bytes
         opened.table.change(changes.columns(opened.plan.table_columns))
         self._hold(opened.table.changes_bytes - before)
+        for stage in opened.stages:
+            if stage.operator is opened.table:
+                self._settle(opened, stage)  # they may be due at once
 
     def reads(self, stream: str) -> bool:
         """Whether a query reads a stream or table (folded name)."""
@@ -346,6 +374,10 @@ class Runner:
     def idle(self) -> bool:
         """Whether no operator can run."""
         return self._driver.idle
+
+    def can_run(self, number: int) -> bool:
+        """Whether an operator of this query can run."""
+        return any(stage.operator.can_run(stage.inputs) for stage in self._queries[number].stages)
 
     def step(self) -> bool:
         """Run one operator on one micro-batch; whether there was one to run."""
@@ -491,6 +523,8 @@ class Runner:
         """What has come out since this was asked last, query by query; also how far queries are without results."""
         taken = []
         for opened in self._news.values():
+            if opened.after == END:  # its windows are being filled: until `skip` nothing of it counts
+                continue
             reached = max(opened.reached, opened.after)
             batch, opened.made = _complete(opened.made, len(opened.query.out), reached, self._clock.now())
             taken.append(Results(opened.number, batch, self._resume(opened)))
@@ -569,16 +603,22 @@ class Runner:
             found.append(PathStatistics(stream.stream, operators, measures.chart))
         return tuple(found)
 
-    def memory(self, number: int) -> BoundedJoinStatistics | None:
+    def bounded(self, number: int) -> BoundedJoinStatistics | None:
         """What a window join with bounded memory kept, dropped and missed; None of any other query."""
         for stage in self._queries[number].stages:
             if isinstance(stage.operator, WindowJoin) and isinstance(stage.operator.store, BoundedStore):
                 return stage.operator.store.statistics()
         return None
 
+    def kept(self, number: int) -> int:
+        """The bytes that the windows and the table of a query take."""
+        return _kept_bytes(self._queries[number])
+
     def check(self) -> None:
-        """Raise InvariantBroken unless R1, R2 and O1 (of the driver) hold; looks at everything."""
+        """Raise InvariantBroken unless R1, R2, R3 and O1 (of the driver) hold; looks at everything."""
         self._driver.check()
+        if (kept := sum(map(_kept_bytes, self._queries.values()))) != self.memory.used_bytes:
+            raise InvariantBroken(f"R3: operators keep {kept} bytes, counted as {self.memory.used_bytes}")
         held = sum(queue.size for queue in self._stage_of)
         held += sum(opened.table.changes_bytes for opened in self._queries.values() if opened.table is not None)
         if held != self.held_bytes:
@@ -597,6 +637,10 @@ class Runner:
                 )
                 if checked is not None:
                     checked()
+
+
+def _kept_bytes(opened: _Open) -> int:
+    return sum(stage.operator.size_bytes for stage in opened.stages)
 
 
 def _drop_until(opened: _Open, moment: StreamMoment) -> None:

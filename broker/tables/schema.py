@@ -133,6 +133,11 @@ class Table:
         return "table" if self.stream is None else "stream"
 
     @property
+    def is_derived(self) -> bool:
+        """Whether it is a stream whose tuples are the results of a SELECT."""
+        return self.stream is not None and bool(self.stream.source)
+
+    @property
     def time(self) -> int | None:
         """Of a stream: the column that says when a tuple happened, its first TIMESTAMP that is never NULL; None if it
         has none."""

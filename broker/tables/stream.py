@@ -11,6 +11,7 @@ tuple happened; a late one counts as of the time that the stream had reached, so
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -46,6 +47,8 @@ class StreamOrder:
       T2  `time` is at least the last of `times`; -inf before the first tuple and heartbeat.
       T3  `restored` with `marks` and the tuples in the store gives the same order, times and time.
       T4  No tuple at or before `removed` is left, and none behind it is missing.
+      T5  `gaps` rise, are behind `removed`, and between two of them is a tuple. (Of a derived stream: results are
+          missing there. A gap has a position of its own, which is no tuple's.)
 
     Cost: amortised O(1) a tuple, 16 bytes each.
     """
@@ -61,6 +64,7 @@ class StreamOrder:
         self._times: Floats = np.empty(_SMALLEST)
         self._start = self._end = 0
         self._marks: list[TimeMark] = []
+        self.gaps: list[int] = []
 
     def __len__(self) -> int:
         return self._end - self._start
@@ -122,6 +126,16 @@ class StreamOrder:
             self._marks.pop()  # no tuple came since
         self._marks.append(TimeMark(position, self.time))
 
+    def missing(self, position: int) -> None:
+        """Results are missing up to a position, which is behind all others here."""
+        if self.gaps and self.gaps[-1] > self.last:
+            self.gaps.pop()  # no tuple came since: whoever hears of the later one knows of both
+        self.gaps.append(position)
+
+    def gaps_behind(self, position: int) -> list[int]:
+        """The gaps behind a position, in order."""
+        return self.gaps[bisect_right(self.gaps, position) :]
+
     def remove(self, positions: Floats) -> None:
         """The oldest tuples go: these, in order."""
         n = len(positions)
@@ -131,12 +145,14 @@ class StreamOrder:
             raise InvariantBroken(f"T4: {n} tuples are removed that are not the oldest")
         self.removed, reached = int(positions[-1]), float(self.times[n - 1])
         self._start += n
+        self.gaps = self.gaps_behind(self.removed)
         if self._time_column is not None:
             later = [mark for mark in self._marks if mark.position >= self.removed]
             self._marks = [TimeMark(self.removed, reached), *later]
 
-    def restored(self, cells: Floats, removed: int, marks: list[TimeMark]) -> None:
+    def restored(self, cells: Floats, removed: int, marks: list[TimeMark], gaps: list[int]) -> None:
         """Begin with tuples (columns, n) in any order, and what was known of them."""
+        self.gaps = gaps
         order = np.argsort(cells[self._key])
         cells = cells[:, order]
         least = np.full(len(order), -np.inf)
@@ -196,7 +212,7 @@ class StreamOrder:
 
     def memory_bytes(self) -> int:
         """About what it holds."""
-        return self._positions.nbytes + self._times.nbytes + 100 * len(self._marks)
+        return self._positions.nbytes + self._times.nbytes + 100 * (len(self._marks) + len(self.gaps))
 
     def check(self, cells: Floats) -> None:
         """InvariantBroken unless T1 to T4 hold of the tuples (columns, n) in the store."""
@@ -208,6 +224,9 @@ class StreamOrder:
             raise InvariantBroken("T2: the time is behind its tuples")
         if len(self) and self.positions[0] <= self.removed:
             raise InvariantBroken("T4: a tuple is left that was removed")
+        gaps = np.array([self.removed, *self.gaps])
+        if (np.diff(gaps) <= 0).any() or (np.diff(np.searchsorted(self.positions, gaps[1:])) <= 0).any():
+            raise InvariantBroken("T5: gaps do not rise, or have no tuple between them")
 
     def _make_room(self, more: int) -> None:
         if self._end + more <= len(self._positions):

@@ -149,15 +149,31 @@ class TupleBacklog:
         return bool(self._waiting) and isinstance(self._waiting[0], Resync)
 
     def hear(self, taken: Taken) -> None:
-        """Tuples came."""
-        self._waiting.extend(zip(taken.seqs, taken.items, strict=True))
-        policy = self.policy
-        if policy.overflow == "drop_oldest":
-            self.keep(policy.limit)
-        elif policy.overflow == "latest":
-            while len(self._waiting) > 1 and not isinstance(self._waiting[0], Resync):
-                self._waiting.popleft()
-                self.conflated += 1
+        """Tuples came; None among them says that tuples up to there are missing."""
+        came = zip(taken.seqs, taken.items, strict=True)
+        if None in taken.items:
+            self._waiting.extend(Resync(seq, None, 0, "gap") if row is None else (seq, row) for seq, row in came)
+        else:
+            self._waiting.extend(came)
+        if self.policy.overflow == "drop_oldest":
+            self.keep(self.policy.limit)
+        elif self.policy.overflow == "latest":
+            self._conflate()
+
+    def _conflate(self) -> None:
+        """Keep the newest tuple only, and one Resync if there were some."""
+        if len(self._waiting) < 2:
+            return
+        gaps = [event for event in self._waiting if isinstance(event, Resync)]
+        newest = self._waiting[-1]
+        tuples = len(self._waiting) - len(gaps)
+        self._waiting.clear()
+        if gaps:
+            self._waiting.append(Resync(gaps[-1].seq, None, sum(gap.lost for gap in gaps), gaps[-1].reason))
+        if not isinstance(newest, Resync):
+            self._waiting.append(newest)
+            tuples -= 1
+        self.conflated += tuples
 
     def resync(self, seq: int, lost: int, reason: str) -> None:
         """Tuples up to `seq` are missing here."""

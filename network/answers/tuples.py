@@ -11,11 +11,12 @@ from hullcast.network.answers.answers import Answers
 from hullcast.network.answers.outbox import NO_RESTS
 from hullcast.network.answers.rows import deliver
 from hullcast.network.compiled import kernel
+from hullcast.network.matching.messages import GAP
 
 if TYPE_CHECKING:
     from hullcast.network.answers.answers import Decoder, Recompute
     from hullcast.network.answers.audience import Audience
-    from hullcast.network.wire.arrays import Ints
+    from hullcast.network.wire.arrays import Booleans, Ints
     from hullcast.network.wire.bodies import ChannelSpec
     from hullcast.network.wire.columns import Columns
 
@@ -63,10 +64,14 @@ class TupleAnswers(Answers):
             )
         return len(who)
 
-    def rows(self, columns: Columns, which: Ints) -> list[tuple[Any, ...]]:
-        """What is shown of some tuples."""
+    def rows(self, columns: Columns, which: Ints) -> list[tuple[Any, ...] | None]:
+        """What is shown of some tuples; None where there is none: tuples up to there are missing."""
         values = [self.decoder.values(kind, columns[name].take(which)) for name, kind in self._cells]
-        return list(zip(*values, strict=True))
+        shown: list[tuple[Any, ...] | None] = list(zip(*values, strict=True))
+        if GAP in columns:
+            for place in np.flatnonzero(cast("Booleans", columns[GAP])[which]).tolist():
+                shown[place] = None
+        return shown
 
 
 @kernel

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 RECTANGLES, PLACES, POINTS = "rectangles", "places", "points"
 SIDES = ("old", "new")
+#: The column of tuples that says which of them are none: tuples are missing there.
+GAP = "gap"
 
 
 def dimensions_of(form: str, coordinates: int, *, partitioned: bool) -> int:
@@ -49,7 +51,19 @@ def query_boxes(form: str, dimensions: int, partitioned: bool, columns: Mapping[
         partitions = named["part"] if partitioned else NO_PARTITIONS
         return [rectangle_boxes(named["il"], named["ir"], named["ol"], named["or"], partitions)]
     sides = SIDES[1:] if form == POINTS else SIDES  # a tuple of a stream was nowhere before
-    return [_places(named, side, dimensions, partitioned=partitioned) for side in sides]
+    boxes = [_places(named, side, dimensions, partitioned=partitioned) for side in sides]
+    if GAP in columns and form == POINTS:
+        _around_all(*boxes[0], cast("Booleans", columns[GAP]), dimensions)
+    return boxes
+
+
+def _around_all(lows: Floats, highs: Floats, gaps: Booleans, dimensions: int) -> None:
+    """A gap concerns everybody, but for points that nothing can concern (`unreachable`)."""
+    if gaps.any():
+        most = np.finfo(np.float64).max
+        lows[gaps], highs[gaps] = -most, most
+        for i in range(dimensions):
+            lows[gaps, 2 * i], highs[gaps, 2 * i + 1] = -np.inf, np.inf
 
 
 def _places(columns: Mapping[str, Floats], side: str, dimensions: int, *, partitioned: bool) -> BoxBounds:

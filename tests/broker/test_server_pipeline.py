@@ -15,6 +15,7 @@ from hullcast.broker.server.pipeline import STEP_BYTES, Pipeline, Step
 from hullcast.network.wire.bodies import Synced
 from hullcast.network.wire.errors import LogBroken
 from hullcast.network.wire.frames import Request
+from tests.support.cluster import wait_for
 
 
 class SlowLog(CommitLog):
@@ -167,3 +168,23 @@ async def test_a_group_that_is_synced_leaves_although_something_else_failed_mean
     await pipeline.stop()
     await settle()
     assert left == [1]
+
+
+async def test_what_can_wait_goes_with_the_next_group_or_by_itself_after_a_while() -> None:
+    log, left = SlowLog(), list[int]()
+    log.may_sync.set()
+    pipeline = Pipeline(log, lambda steps: left.extend(s.request.id for s in steps), 10_000)
+    async with asyncio.timeout(10):
+        for number in range(1, 30, 3):
+            pipeline.put(step(number, durable=True), 3600.0)
+            pipeline.put(step(number + 1, durable=True), 3600.0)
+            await settle()
+            pipeline.put(step(number + 2, durable=True))
+            await wait_for(lambda: len(left) >= number + 2, "a group")  # noqa: B023
+        assert left == list(range(1, 31))
+        assert log.groups == list(range(3, 31, 3))
+        pipeline.put(step(31, durable=True), 0.001)
+        await wait_for(lambda: len(left) == 31, "a group of its own")
+    pipeline.put(step(32, durable=True), 3600.0)
+    await pipeline.stop()
+    assert left[-1] == 32

@@ -219,7 +219,7 @@ def test_a_heartbeat_right_behind_the_last_tuple_removed_still_counts_for_those_
     assert order.times.tolist() == [0.0, 10.0]
     order.remove(np.array([1.0]))
     again = order_of(positions=[])
-    again.restored(np.array([[5.0], [2.0]]), order.removed, list(order.marks))
+    again.restored(np.array([[5.0], [2.0]]), order.removed, list(order.marks), [])
     assert (again.times.tolist(), again.time) == ([10.0], 10.0)
 
 

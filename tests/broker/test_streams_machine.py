@@ -164,7 +164,7 @@ class Streams(RuleBasedStateMachine):
         found = self.engine._streams["trades"]
         cells = found.store.cells[:, found.store.live_slots()]
         again = StreamOrder(found.store.table)
-        again.restored(cells, found.order.removed, list(found.order.marks))
+        again.restored(cells, found.order.removed, list(found.order.marks), [])
         assert again.positions.tolist() == found.order.positions.tolist()
         assert again.times.tolist() == found.order.times.tolist()
         assert (again.time, again.removed, again.marks) == (found.order.time, found.order.removed, found.order.marks)

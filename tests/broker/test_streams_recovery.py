@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from hullcast.broker.log.recovery import DataDirectory, open_directory
 from hullcast.broker.server import changing as changing_module
 from hullcast.broker.server.changing import apply_record
 from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.server.retention import concerned
 from hullcast.broker.sql.create import advance_text
 from hullcast.broker.tables import stream as stream_module
 from hullcast.broker.tables import windows as windows_module
@@ -84,8 +87,10 @@ class Durable:
 
     def settle(self) -> bool:
         """Let some tuples go that must; whether there were any."""
-        outcome = self.desk.brain.changing.settle(0.0)
-        return outcome is not None and self.keep(outcome) is outcome
+        outcomes = self.desk.brain.changing.settle(0.0)
+        if outcomes:
+            self.keep(replace(outcomes[0], then=tuple(outcomes[1:])))
+        return bool(outcomes)
 
     def crash(self) -> None:
         crash(self.data)
@@ -238,3 +243,96 @@ def test_a_position_in_a_stream_that_was_dropped_is_none_of_the_next_one(tmp_pat
     server.execute(TRADES)
     server.publish({"TS": [moment(0)] * 3})
     assert [begins(after) for after in (0, 1, 2, 3, 4, None)] == [0, 3, 3, 3, 4, 6]
+
+
+# -- derived streams: what is missing, and how far they are ------------------------------------------------------
+
+LARGE = "CREATE STREAM LARGE AS SELECT TS, SYMBOL, PRICE FROM TRADES WHERE PRICE > 0 WITH (retain_rows = 8)"
+happenings = st.lists(st.sampled_from(["result", "result", "gap", "checkpoint", "crash"]), max_size=20)
+
+
+class Derived(Durable):
+    """The same with a derived stream, whose results are ours to make."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.execute(TRADES)
+        self.execute(LARGE)
+
+    def result(self) -> int:
+        columns, _ = rows_to_columns([{"TS": moment(0), "SYMBOL": "a", "PRICE": 1.0, "AT": 1}] * 2)
+        self.keep(self.desk.brain.changing.append("LARGE", columns, 0.0))
+        return self.data.engine.streams["large"].order.last
+
+    def gap(self, goes_on: tuple[float, int] | None = None) -> Outcome:
+        (outcome,) = self.desk.brain.changing.gap("LARGE", "a test", goes_on, 0.0)
+        return self.keep(outcome)
+
+    def replayed(self, after: int) -> list[tuple[int, bool]]:
+        """(position, whether it is a gap) of what two subscriptions hear that begin behind a position."""
+        group = bodies.Group(1, "SELECT PRICE FROM LARGE WHERE PRICE < ?", (keys_to_column([5, 6]),), 2, after=after)
+        (opened,) = subscribed(self.desk.ask(bodies.Subscribe((group,)))).groups
+        assert opened.snapshot is not None
+        of, seq, gap = (np.asarray(opened.snapshot[name]).tolist() for name in ("of", "seq", "gap"))
+        found = [[(s, g) for o, s, g in zip(of, seq, gap, strict=True) if o == member] for member in (0, 1)]
+        assert found[0] == found[1]
+        return found[0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(happenings)
+def test_gaps_of_a_derived_stream_are_replayed_among_its_tuples_whatever_happens(several: list[str]) -> None:
+    with TemporaryDirectory() as name:
+        server = Derived(Path(name))
+        heard: list[tuple[int, bool]] = []
+        for what in [*several, "crash"]:
+            if what == "result":
+                last = server.result()
+                heard += [(last - 1, False), (last, False)]
+            elif what == "gap":
+                outcome = server.gap()
+                if heard and heard[-1][1]:
+                    heard.pop()  # nothing came since: the later one says it all
+                heard.append((outcome.through, True))
+            elif what == "checkpoint":
+                server.data.write_checkpoint(captured(server.data))
+            else:
+                server.crash()
+            stream = server.data.engine.streams["large"]
+            stream.order.check(stream.store.cells[:, stream.store.live_slots()])
+            heard = [one for one in heard if one[0] > stream.order.removed]
+        for after in [stream.order.removed, *(seq for seq, _ in heard)]:
+            assert server.replayed(after) == [one for one in heard if one[0] > after]
+        server.data.close()
+
+
+def test_a_gap_is_a_message_for_all_subscribers_of_the_stream_and_of_those_made_of_it(tmp_path: Path) -> None:
+    server = Derived(tmp_path)
+    server.execute("CREATE STREAM MORE AS SELECT PRICE FROM LARGE WHERE PRICE > 5")
+    for sql in ("SELECT PRICE FROM LARGE WHERE SYMBOL = 'b'", "SELECT PRICE FROM MORE", "SELECT PRICE FROM TRADES"):
+        server.desk.subscribe(sql)
+    first, second = server.desk.brain.changing.gap("LARGE", "why", (7.0, 8), 0.0)
+    server.keep(replace(first, then=(second,)))
+    assert [list(outcome.messages) for outcome in (first, second)] == [[1], [2]]
+    point = np.array([[3.0]])  # a partition number that is none of the message's
+    spec = server.desk.attendance.numbered(1).spec
+    assert spec.partitioned
+    assert concerned(first.messages[1], spec, point).all()
+    assert not concerned(first.messages[1], spec, np.array([[np.inf]])).any(), "nothing can be missing there"
+    server.crash()
+    streams = server.data.engine.streams
+    assert (streams["large"].consumed, streams["more"].consumed) == ((7.0, 8), None)
+    assert (streams["large"].order.gaps, streams["more"].order.gaps) == ([1], [2])
+
+
+def test_before_tuples_are_removed_the_log_says_that_joins_do_not_need_them(tmp_path: Path) -> None:
+    server = Derived(tmp_path)
+    server.publish(given_rows([(0, "a", 1.0)] * 4))
+    server.data.engine.streams["large"].consumed = (0.0, 4)
+    removing = server.publish(given_rows([(9, "a", 1.0)] * 4))
+    kinds = [one.entry.kind for one in removing.then if one.entry is not None]
+    assert kinds[:2] == [RecordKind.CONSUMED, RecordKind.BATCH]
+    server.crash()
+    assert server.data.engine.streams["large"].consumed == (0.0, 4)
+    again = server.publish(given_rows([(20, "a", 1.0)] * 4))
+    assert RecordKind.CONSUMED not in [one.entry.kind for one in again.then if one.entry is not None], "as it was"

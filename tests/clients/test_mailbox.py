@@ -139,3 +139,17 @@ def test_all_tuples_that_wait_are_those_taken_one_by_one(overflow: Overflow, his
             assert taken[1] == [event.row if isinstance(event, StreamTuple) else None for event in wanted]
             assert taken[2] == [GAPS.index(event.reason) if isinstance(event, Resync) else 0 for event in wanted]
         assert one.pending == all_of_them.pending
+
+
+def test_latest_keeps_one_tuple_and_one_resync_however_many_come() -> None:
+    backlog = TupleBacklog(OverflowPolicy("latest"), row_type(("A",)))
+    backlog.resync(3, 2, "gap")
+    for seq in range(4, 100):
+        item = None if seq in (50, 60) else (float(seq),)
+        backlog.hear(Taken([seq], [0.0], [0.0], [item]))
+        assert backlog.pending <= 2
+    assert backlog.take() == Resync(60, None, 2, "gap")
+    last = backlog.take()
+    assert isinstance(last, StreamTuple)
+    assert (last.seq, tuple(last.row), backlog.conflated) == (99, (99.0,), 96 - 2 - 1)
+    assert backlog.take() is None

@@ -149,6 +149,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("OPERATING.md", r"at ([\d,]+) updates publishers of their streams get", "broker.server.streams:MOST_BEHIND"),
     ("OPERATING.md", r"because it was killed or hung for (\d+) s;", "broker.server.streams:SILENCE_S"),
     ("OPERATING.md", r"it begins again after (\d+) s, from then on", "broker.server.streams:AGAIN_S"),
+    ("broker/streams/STREAMS.md", r"when it may have to compile, (\d+) s", "broker.server.streams:FIRST_WORD_S"),
     (STREAMS, r"its last ([\d,]+) results are kept for clients", "broker.queries.derived:HIDDEN_ROWS"),
     (STREAMS, r"There may be (\d+) different ones", "broker.server.derived:MOST_JOINS"),
     (STREAMS, r"there may be (\d+) different windows", "broker.server.windows:MOST_WINDOWS"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import signal
 import time
@@ -121,10 +122,12 @@ def heard(subscription: LiveSubscription) -> list[tuple[Any, ...]]:
 
 async def until(hc: Client, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """What the status says of operators, as soon as it meets a condition."""
+    deadline = time.monotonic() + 120.0
     while True:
         found: dict[str, Any] = (await hc.status())["operators"]
         if condition(found):
             return found
+        assert time.monotonic() < deadline, f"waited in vain for {inspect.getsource(condition).strip()}: {found}"
         await asyncio.sleep(0.1)
 
 
@@ -195,7 +198,8 @@ async def test_a_derived_stream_is_the_join_of_the_log_whatever_is_killed(
         rows = await complete(publisher, "L", len(found_up))
         assert [(at, a, v) for a, v, at, _ in rows] == found_up
         wanted = sum(10 <= a <= 60 for _, a, _ in expected)
-        await wait_for(lambda: joined.pending >= len(expected) and hidden.pending >= wanted, "all results")
+        await wait_for(lambda: joined.pending >= len(expected), "all results of J")
+        await wait_for(lambda: hidden.pending >= wanted, "all results of the join")
         await hc.sync()
         assert heard(joined) == expected
         assert heard(hidden) == [(a, b) for _, a, b in expected if 10 <= a <= 60]

@@ -19,14 +19,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hullcast.broker.streams.memory.bounded_join import BoundedJoinStatistics
+    from hullcast.broker.streams.operators.operator import KeptMemory
     from hullcast.broker.streams.operators.windows import JoinColumns, StreamWindow
     from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
 
 #: Tuples consumed together before it is known how many results they make; doubled while these are few.
 FEWEST_AT_ONCE = 64
+#: What a tuple takes beside its codes, about: its place here, and in the join, its policy and its sample.
+BESIDE_CELLS_BYTES = 200
 #: Results that may come of what is consumed together, if suddenly every tuple meets all that is kept.
 MOST_PAIRS = 1 << 24
+
+
+def bounded_bytes(memory: int, width: int) -> int:
+    """What so many tuples of so many columns take, about."""
+    return memory * (8 * width + BESIDE_CELLS_BYTES)
 
 
 class BoundedStore:
@@ -145,6 +153,17 @@ class BoundedStore:
 
     def held(self) -> Iterable[Floats]:
         return (self._cells,)
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it keeps when it is full, which it soon is."""
+        return bounded_bytes(self._memory, max(self._widths))
+
+    def bytes_for(self, left: int, right: int) -> int:
+        return self.size_bytes
+
+    def keep_in(self, memory: KeptMemory) -> None:
+        """It never keeps more."""
 
     def statistics(self) -> BoundedJoinStatistics:
         """What was kept, dropped and, by estimate, missed."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from hullcast.broker.streams.batch import TupleBatch
 from hullcast.broker.streams.operators.hashing import hash_of
-from hullcast.broker.streams.operators.operator import MOST_RESULTS, RESULTS_AT_ONCE, Ran, too_many
+from hullcast.broker.streams.operators.operator import MOST_RESULTS, RESULTS_AT_ONCE, KeptMemory, Ran, too_many
 from hullcast.network.compiled import kernel, part
 from hullcast.network.wire.errors import InvariantBroken
 
@@ -97,6 +97,7 @@ class TableJoin:
         wanted = (np.empty(0, np.int64), np.empty((1, 0)), np.empty((1, 0)))
         self._ranges = wanted if boxes is None else (boxes.columns, boxes.lows, boxes.highs)
         self._rows = _new_rows(width, _SMALLEST)
+        self._memory = KeptMemory()
         self._changes: deque[TableChanges] = deque()
         self._later = np.empty(1024, np.int64)
         self._out = np.empty((len(columns.tuple_out) + len(columns.row_out), 1024))
@@ -188,8 +189,9 @@ class TableJoin:
 
     def _make_room(self, rows: int) -> None:
         if rows > self._rows.counts[0]:
-            needed = len(self) + rows
-            larger = _new_rows(len(self._rows.cells), 1 << (2 * needed - 1).bit_length())
+            size = self.bytes_for(len(self) + rows)
+            self._memory.grow(self.size_bytes, size - self.size_bytes)
+            larger = _new_rows(len(self._rows.cells), _slots(len(self) + rows))
             copy_rows(self._rows, larger, self._columns, self._ranges)
             self._rows = larger
 
@@ -205,6 +207,13 @@ class TableJoin:
     def size_bytes(self) -> int:
         """What the table holds in memory."""
         return sum(array.nbytes for array in self._rows)
+
+    def bytes_for(self, rows: int) -> int:
+        """The same if it had so many rows."""
+        return 8 * (_slots(rows) * (len(self._rows.cells) + 6) + 1)
+
+    def keep_in(self, memory: KeptMemory) -> None:
+        self._memory = memory
 
     def check(self) -> None:
         """Raise InvariantBroken unless T1 and T2 hold."""
@@ -233,6 +242,10 @@ def _chain(head: int, following: Ints) -> Iterable[int]:
     while head >= 0:
         yield head
         head = int(following[head])
+
+
+def _slots(rows: int) -> int:
+    return max(_SMALLEST, 1 << (rows - 1).bit_length())
 
 
 def _new_rows(width: int, size: int) -> _Rows:

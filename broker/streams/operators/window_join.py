@@ -27,6 +27,7 @@ from hullcast.network.compiled import kernel
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from hullcast.broker.streams.operators.operator import KeptMemory
     from hullcast.broker.streams.queue import TupleQueue
     from hullcast.network.wire.arrays import Floats, Ints
 
@@ -76,6 +77,16 @@ class JoinStore(Protocol):
 
     def held(self) -> Iterable[Floats]:
         """The codes of what is kept."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What is kept, in memory."""
+
+    def bytes_for(self, left: int, right: int) -> int:
+        """The same if so many tuples of both streams were in their windows."""
+
+    def keep_in(self, memory: KeptMemory) -> None:
+        """Ask there before keeping more."""
 
 
 class WindowJoin:
@@ -131,6 +142,13 @@ class WindowJoin:
 
     def held(self) -> Iterable[Floats]:
         return self.store.held()
+
+    @property
+    def size_bytes(self) -> int:
+        return self.store.size_bytes
+
+    def keep_in(self, memory: KeptMemory) -> None:
+        self.store.keep_in(memory)
 
 
 _NO_SEQS, _NO_TIMES, _NO_CELLS = np.empty(0, np.int64), np.empty(0), np.empty((0, 0))

@@ -17,7 +17,7 @@ import numpy as np
 
 from hullcast.broker.streams.batch import StreamMoment
 from hullcast.broker.streams.operators.hashing import hash_of
-from hullcast.broker.streams.operators.operator import MOST_RESULTS, RESULTS_AT_ONCE, too_many
+from hullcast.broker.streams.operators.operator import MOST_RESULTS, RESULTS_AT_ONCE, KeptMemory, too_many
 from hullcast.broker.streams.operators.window_join import JoinResults, OldestKept
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.errors import InvariantBroken
@@ -80,6 +80,7 @@ class WindowStore:
         self._limits = np.array([[window.rows for window in windows], [window.range for window in windows]])
         self._numbers = np.zeros((3, 2), np.int64)
         self._rings = (_new_ring(widths[0], _SMALLEST), _new_ring(widths[1], _SMALLEST))
+        self._memory = KeptMemory()
         self._later = np.empty(1024, np.int64)
         self._out = np.empty((len(columns.left_out) + len(columns.right_out), 1024))
 
@@ -127,15 +128,21 @@ class WindowStore:
         """W1 holds after these tuples, whatever leaves the windows meanwhile."""
         coming = np.bincount(merged.sides[merged.places >= 0], minlength=2)
         left, right = (self._numbers[NEXT] - self._numbers[FIRST] + coming).tolist()
-        if left > len(self._rings[0].seqs) or right > len(self._rings[1].seqs):
-            self._rings = (self._fitting(0, left), self._fitting(1, right))
+        if left > len(self._rings[0].seqs):
+            self._rings = (self._fitting(0, left), self._rings[1])
+        if right > len(self._rings[1].seqs):
+            self._rings = (self._rings[0], self._fitting(1, right))
 
     def _fitting(self, side: int, need: int) -> Ring:
         """The ring of a side, or a larger one, if it is too small."""
         ring = self._rings[side]
         if need <= len(ring.seqs):
             return ring
-        larger = _new_ring(len(ring.cells), 1 << (2 * need - 1).bit_length())
+        size = _ring_size(need)
+        self._memory.grow(
+            self.size_bytes, _ring_bytes(len(ring.cells), size) - _ring_bytes(len(ring.cells), len(ring.seqs))
+        )
+        larger = _new_ring(len(ring.cells), size)
         keys = self._columns.right_keys if side else self._columns.left_keys
         move(ring, larger, int(self._numbers[FIRST, side]), int(self._numbers[NEXT, side]), keys)
         return larger
@@ -158,6 +165,13 @@ class WindowStore:
         """What the rings hold in memory."""
         return sum(array.nbytes for ring in self._rings for array in ring)
 
+    def bytes_for(self, left: int, right: int) -> int:
+        counts = zip(self._rings, (left, right), strict=True)
+        return sum(_ring_bytes(len(ring.cells), _ring_size(count)) for ring, count in counts)
+
+    def keep_in(self, memory: KeptMemory) -> None:
+        self._memory = memory
+
     def check(self) -> None:
         """Raise InvariantBroken unless W1 and W2 hold."""
         for side, ring in enumerate(self._rings):
@@ -179,6 +193,15 @@ class WindowStore:
                     head = older
             if sorted(reached) != list(range(first, after)):
                 raise InvariantBroken("W2: a tuple that is not found, or twice")
+
+
+def _ring_size(tuples: int) -> int:
+    """The length of a ring for so many tuples: doubled, and doubled again, so that growing costs little in all."""
+    return max(_SMALLEST, 1 << (tuples - 1).bit_length())
+
+
+def _ring_bytes(width: int, size: int) -> int:
+    return 8 * size * (width + 5)
 
 
 def _new_ring(width: int, size: int) -> Ring:

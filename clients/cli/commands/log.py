@@ -172,8 +172,8 @@ def _line(record: Record) -> str:
         text = _text(record)
         shown = json.dumps(text if len(text) <= _LONGEST_SQL else text[: _LONGEST_SQL - 3] + "...")
         return f"{record.number:>10}  statement  {shown}{sender}"
-    if record.kind is RecordKind.RESULT:
-        return f"{record.number:>10}  result     {record.first}  {_text(record)}"
+    if record.kind in (RecordKind.RESULT, RecordKind.GAP, RecordKind.CONSUMED):
+        return f"{record.number:>10}  {record.kind.name.lower():<9}  {record.first}  {_text(record)}"
     return f"{record.number:>10}  batch      {record.first} to {record.last}  {len(record.payload)} bytes{sender}"
 
 

@@ -19,6 +19,8 @@ def derived_in_words(name: str, known: Mapping[str, Any], *, is_hidden: bool) ->
     lines = [("join" if is_hidden else f"stream {name}", known["source"]), ("computed", _state(known, is_hidden))]
     if known["memory_limit"] is not None:
         lines.append(("memory", memory_in_words(known)))
+    if known.get("needed_bytes"):
+        lines.append(("keeps", _kept(known)))
     lines.append(("policy", f"{known['policy']} decides which operator runs next; results are the same with any"))
     for path in known["paths"]:
         lines.append((f"from {path['stream']}", _operators(path["operators"])))
@@ -26,6 +28,12 @@ def derived_in_words(name: str, known: Mapping[str, Any], *, is_hidden: bool) ->
             lines.append(("progress", drawn(path["chart"])))
             lines.append(("", _chains(path)))
     return lines
+
+
+def _kept(known: Mapping[str, Any]) -> str:
+    """What the windows and the table of a join take in memory."""
+    needed = f"about {known['needed_bytes'] / 1e6:,.1f} MB for its windows and its table, as far as known before"
+    return f"{known['kept_bytes'] / 1e6:,.1f} MB now; {needed}" if known["kept_bytes"] else needed
 
 
 def _state(known: Mapping[str, Any], is_hidden: bool) -> str:
@@ -41,7 +49,7 @@ def _state(known: Mapping[str, Any], is_hidden: bool) -> str:
     parts = [f"by the streams process, {_many(known['results'], 'result')} since the server started"]
     parts.append(waiting_in_words(known))
     if known["gaps"]:
-        parts.append(f"results are missing at {_many(known['gaps'], 'place')}, where sources were no longer retained")
+        parts.append(f"results are missing at {_many(known['gaps'], 'place')}; subscribers were told")
     if is_hidden:
         parts.append("for all subscriptions that are alike, whatever their constants")
     return "; ".join(parts)

@@ -327,6 +327,8 @@ def _operators(known: Mapping[str, Any]) -> Text:
         return text.append("the streams process is not running; it is being started", "not bold red")
     held, limit = known.get("waiting_bytes", 0), known["limit_bytes"]
     said = [f"queues hold {size(held)} of {size(limit)}, at most {size(known.get('most_waiting_bytes', 0))} so far"]
+    if "memory_bytes" in known:
+        said.append(f"windows and tables take {size(known.get('kept_bytes', 0))} of {size(known['memory_bytes'])}")
     said.append(f"{_counted(known['behind'], 'update')} behind the log")
     said.append(f"policy {known['policy']}")
     if known["processes"] > 1:

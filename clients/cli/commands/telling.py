@@ -108,7 +108,7 @@ class TextTeller:
             lost = f", {event.lost} changes lost here" if event.lost else ""
             why = {"gap": "changes were missed while disconnected", "overflow": "read too slowly"}
             if self.of_stream:
-                why["gap"] = "no longer retained"
+                why["gap"] = "not retained, or a join failed"
             text = (f"resync ({why.get(event.reason, event.reason)}{lost})  ", _STYLES["resync"])
             whole = Text("tuples up to here are missing") if self.of_stream else _whole(self._columns, event.answer)
             return self._line(Text.assemble(_seq(event.seq), text, whole))

@@ -166,7 +166,7 @@ def _check(streams: Mapping[str, FedStream], sizes: JoinSizes, seed: int) -> Non
     for rows, memory, policy in ((sizes.kept // 2, None, ""), (sizes.kept, sizes.kept, "HEEB")):
         runner = opened([join_query(rows, memory, policy)], "chain", seed)
         results = feed(runner, streams, 0, each).results + finish(runner, streams)
-        counted = runner.memory(1)
+        counted = runner.bounded(1)
         if results != wanted[rows] if counted is None else not results == counted.produced <= wanted[rows]:
             raise MeasurementFailed(f"a join of {rows} rows has {results} results, the one in Python {wanted[rows]}")
 

@@ -114,8 +114,10 @@ def _code(value: int | None) -> float:
 class StreamsProcess:
     """The process, held as a server would hold it."""
 
-    def __init__(self, ledger: StreamLedger, policy: str = "chain", limit_bytes: int = 1 << 20) -> None:
-        self.ledger, self.policy, self.limit_bytes = ledger, policy, limit_bytes
+    def __init__(
+        self, ledger: StreamLedger, policy: str = "chain", limit_bytes: int = 1 << 20, memory_bytes: int = 1 << 30
+    ) -> None:
+        self.ledger, self.policy, self.limit_bytes, self.memory_bytes = ledger, policy, limit_bytes, memory_bytes
         self.opened: dict[int, QueryTerms] = {}
         self.begun: dict[int, QueryStart] = {}
         self.results: dict[int, list[tuple[Any, ...]]] = {}
@@ -139,7 +141,7 @@ class StreamsProcess:
         self.connection = ours
         self.connection.settimeout(MOST_S)
         self.end = BlockingEnd(ours)
-        self.write(BeginStreams(str(self.ledger.path), self.policy, self.limit_bytes))
+        self.write(BeginStreams(str(self.ledger.path), self.policy, self.limit_bytes, self.memory_bytes))
         self.told = {name: len(words) for name, words in self.ledger.words.items()}
         self.release()
 
@@ -408,6 +410,7 @@ def test_alike_queries_share_their_operators_and_each_has_its_own_results(tmp_pa
                 publish_some(ledger, chance, 8.0 * number + i)
             befores.append(len(wanted(ledger, terms, query, ledger.logged)))
             process.open(number, terms)
+            process.hear_until(lambda n=number: n in process.ready)  # while one is being opened, nobody shares it
         process.write(CloseQuery(1))
         for i in range(24, 34):
             publish_some(ledger, chance, float(i))

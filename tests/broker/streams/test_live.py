@@ -1,0 +1,177 @@
+"""Queries as the streams process runs them, without the process: opened bit by bit while others go on."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from hullcast.broker.streams import following, live
+from hullcast.broker.streams.batch import StreamMoment
+from hullcast.broker.streams.live import LiveStreams
+from hullcast.broker.streams.messages import (
+    BeginStreams,
+    CloseQuery,
+    OpenQuery,
+    QueryFailed,
+    QueryOpened,
+    QueryStart,
+    QueryTerms,
+    ReleasedTo,
+    StreamResults,
+    TimeWord,
+    TookResults,
+)
+from hullcast.broker.streams.plan import StreamQuery
+from tests.broker.streams.test_process import StreamLedger, publish_some, terms_of, wanted
+
+
+class Live:
+    """The queries over a ledger, and what they say."""
+
+    def __init__(self, ledger: StreamLedger, **limits: int) -> None:
+        sizes = {"limit_bytes": 1 << 20, "memory_bytes": 1 << 30} | limits
+        self.ledger = ledger
+        self.streams = LiveStreams(BeginStreams(str(ledger.path), "chain", **sizes), self.hear)
+        self.told = {"r": 0, "s": 0}
+        self.opened: list[int] = []
+        self.failed: dict[int, QueryFailed] = {}
+        self.at: dict[int, list[int]] = {}
+        self.messages: Counter[int] = Counter()
+
+    def hear(self, message: object) -> None:
+        if isinstance(message, QueryOpened):
+            self.opened.append(message.number)
+        elif isinstance(message, QueryFailed):
+            self.failed[message.number] = message
+        elif isinstance(message, StreamResults):
+            self.at.setdefault(message.number, []).extend(message.at.tolist())
+            self.messages[message.number] += bool(len(message.at))
+            self.streams.on_message(TookResults(message.batch_number))
+
+    def release(self) -> None:
+        words: dict[str, tuple[TimeWord, ...]] = {}
+        for name, all_of_them in self.ledger.words.items():
+            words[name] = tuple(all_of_them[self.told[name] :])
+            self.told[name] = len(all_of_them)
+        self.streams.on_message(ReleasedTo(self.ledger.seq, words))
+
+    def open(self, number: int, terms: QueryTerms) -> None:
+        """Begin with what comes from now on."""
+        names = ["r"] if terms.right is None or terms.right.is_table else ["r", "s"]
+        seq = self.ledger.seq if len(names) == 1 else terms.left.life.created
+        words = tuple(tuple(self.ledger.words[name]) for name in names)
+        start = QueryStart(self.ledger.seq, (StreamMoment(-inf, seq),) * len(names), words)
+        self.streams.on_message(OpenQuery(number, terms, start))
+
+    def finish(self) -> None:
+        for _ in range(10_000):
+            if not self.streams.turn():
+                return
+        raise AssertionError("there is always more to do")
+
+
+@pytest.fixture(autouse=True)
+def bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "SLICE_S", 0.0)
+    monkeypatch.setattr(live, "STRETCH", 7)
+    monkeypatch.setattr(following, "STORED_AT_ONCE", 5)
+
+
+def test_results_of_others_come_while_a_query_is_opened(tmp_path: Path) -> None:
+    ledger = StreamLedger(tmp_path / "data")
+    lookup, windows = terms_of(ledger, "table")[0], terms_of(ledger, "windows")[0]
+    ledger.set_stock(1, 0, 1.0)
+    running = Live(ledger)
+    running.open(0, lookup)
+    running.release()
+    running.finish()
+    assert running.opened == [0]
+    for i in range(100):
+        ledger.append("R", [(float(i), 1, 1)] * 5)  # not in the table
+    running.open(1, windows)
+    ledger.append("R", [(100.0, 0, 1)])
+    running.release()
+    while not running.at.get(0):
+        assert running.streams.turn()
+    assert running.at[0] == [ledger.seq]
+    assert running.opened == [0], "the other one is not ready"
+    running.finish()
+    assert running.opened == [0, 1]
+    running.streams._runner.check()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whenever_queries_are_opened_their_results_are_those_of_the_log(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(f"opening {seed}")
+    ledger = StreamLedger(tmp_path / "data", segment_bytes=4_000)
+    running = Live(ledger)
+    queries: dict[int, tuple[tuple[QueryTerms, StreamQuery], int]] = {}
+    closed: set[int] = set()
+    for i in range(60):
+        publish_some(ledger, chance, float(i))
+        if chance.random() < 0.2:
+            ledger.checkpoint()
+        if chance.random() < 0.15:
+            both = terms_of(ledger, chance.choice(["windows", "table"]))
+            number = len(queries)
+            queries[number] = both, len(wanted(ledger, *both, ledger.logged))
+            running.open(number, both[0])
+        if chance.random() < 0.7:
+            running.release()
+        for _ in range(chance.choice([0, 1, 5, 30])):
+            running.streams.turn()
+        if queries and chance.random() < 0.05:
+            closed.add(chance.choice(list(queries)))
+            running.streams.on_message(CloseQuery(max(closed)))
+            closed.add(max(closed))
+    for name in "RS":
+        ledger.heartbeat(name, 1000.0)
+    running.release()
+    running.finish()
+    running.streams._runner.check()
+    assert not running.failed
+    for number, (both, before) in queries.items():
+        if number not in closed:
+            expected = [at for at, _ in wanted(ledger, *both, ledger.logged)[before:]]
+            assert running.at.get(number, []) == expected
+    assert len(queries) > len(closed)
+
+
+def test_a_heartbeat_right_behind_the_beginning_is_not_taken_for_one_before_it(tmp_path: Path) -> None:
+    ledger = StreamLedger(tmp_path / "data")
+    windows = terms_of(ledger, "windows")[0]
+    ledger.append("R", [(5.0, 0, 5)])
+    ledger.append("S", [(5.0, 0, 5)])
+    ledger.append("S", [(6.0, 0, 5)])  # waits for the time of the other stream
+    running = Live(ledger)
+    running.open(0, windows)
+    ledger.heartbeat("R", 7.0)
+    running.release()  # all at once: the query is not open yet
+    running.finish()
+    assert running.at[0] == [ledger.seq]
+
+
+def test_results_with_long_texts_go_in_small_portions_and_too_long_ones_fail_the_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "SENT_BYTES", 20)
+    monkeypatch.setattr(live, "MOST_BYTES", 30)
+    ledger = StreamLedger(tmp_path / "data")
+    lookup = terms_of(ledger, "table")[0]
+    ledger.set_stock(1, 0, 1.0)
+    running = Live(ledger)
+    running.open(0, lookup)
+    ledger.append("R", [(1.0, 0, 1)] * 10)
+    running.release()
+    running.finish()
+    assert (len(running.at[0]), running.messages[0] >= 2) == (10, True)
+    monkeypatch.setattr(live, "MOST_BYTES", 2)
+    ledger.append("R", [(2.0, 0, 1)] * 10)
+    running.release()
+    running.finish()
+    assert running.failed[0].code == "TooLarge"
+    assert len(running.at[0]) == 10
