@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from hullcast.sim.bench.streams.bursts import BurstSection
 from hullcast.sim.bench.streams.engine import EngineSection
@@ -58,8 +59,8 @@ def _decisions(section: DecisionSection, target: Path) -> Path:
     for axes, stream in zip(grid, section.streams, strict=True):
         names = ["no bound", *(line.policy for line in stream.lines)]
         bars(axes, names, [stream.unbounded_us, *(line.us for line in stream.lines)], ORANGE, stream.stream)
-        axes.axvline(stream.unbounded_us + DECISION_US, color=GREY, ls=":", lw=1.2)
-    title = f"a bounded join of {short(section.kept)} tuples: microseconds an arrival (dotted: no bound, and the goal)"
+        _mark_goal(axes, stream.unbounded_us + DECISION_US)
+    title = f"a bounded join of {short(section.kept)} tuples: microseconds an arrival (dotted: the goal)"
     figure.suptitle(title, fontsize=12, color=INK)
     return save(figure, target)
 
@@ -69,7 +70,7 @@ def _scheduling(loads: tuple[SchedulingLoad, ...], target: Path) -> Path:
     for axes, load in zip(grid, loads, strict=True):
         names = [line.policy for line in load.lines]
         bars(axes, names, [100 * line.deciding for line in load.lines], BLUE, load.case.name)
-        axes.axvline(100 * OVERHEAD, color=GREY, ls=":", lw=1.2)
+        _mark_goal(axes, 100 * OVERHEAD)
     figure.suptitle("scheduling: % of the time of steps (dotted: the goal)", fontsize=12, color=INK)
     return save(figure, target)
 
@@ -88,7 +89,7 @@ def _filters(section: FilterSection, target: Path) -> Path:
     figure, (rates,) = axes_beside(1, len(section.lines) + 1)
     names = [f"{'stream' if line.source == TICKS else 'table'}, {line.wanted_by:g} a tuple" for line in section.lines]
     bars(rates, names, [line.tuples_s for line in section.lines], GREEN, "tuples a second (dotted: the goal)")
-    rates.axvline(FILTERED_S, color=GREY, ls=":", lw=1.2)
+    _mark_goal(rates, FILTERED_S)
     figure.suptitle(f"{short(section.filters)} filters, {section.clients} client processes", fontsize=12, color=INK)
     return save(figure, target)
 
@@ -108,3 +109,9 @@ def _derived(section: StreamJoinSection, target: Path) -> Path:
     bars(late, names, [nothing, nothing, *times], ORANGE, f"ms, at {short(section.rate)} tuples/s")
     figure.suptitle("a join of two streams in a server", fontsize=12, color=INK)
     return save(figure, target)
+
+
+def _mark_goal(axes: Any, at: float) -> None:
+    """A dotted line, with room for it if all bars are shorter."""
+    axes.axvline(at, color=GREY, ls=":", lw=1.2)
+    axes.set_xlim(right=max(axes.get_xlim()[1], 1.05 * at))
