@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable
@@ -15,13 +16,16 @@ from typing import Any
 
 import psutil
 import pytest
+import zmq
 
-from hullcast import Client, HistoryGone, Overloaded, SqlError, StreamTuple, TableInUse, UsageError
+from hullcast import Client, HistoryGone, HullcastError, Overloaded, SqlError, StreamTuple, TableInUse, UsageError
 from hullcast.broker.server import streams
 from hullcast.broker.server.metrics import server_metrics
 from hullcast.broker.server.service import Server
+from hullcast.clients.sdk.connecting import configure
 from hullcast.clients.sdk.subscription import LiveSubscription
 from tests.support.cluster import Cluster, TaskMember, cluster, wait_for
+from tests.support.processes import ANYWHERE, started
 from tests.support.stream_oracle import moment
 
 PATIENCE_S = 300.0
@@ -484,3 +488,50 @@ async def test_what_a_join_has_not_consumed_is_retained_for_it(tmp_path: Path) -
         await hc.publish("R", {"TS": moment(300), "K": 3, "A": 0.0})
         assert (await hc.query("SELECT COUNT(*) AS N FROM R"))[0].N < 2000, "consumed, so it need not stay"
         assert (await hc.status())["operators"]["derived"]["J"]["gaps"] == 0
+
+
+async def test_when_the_disk_was_full_a_join_goes_on_where_it_was(tmp_path: Path) -> None:
+    """The server stops, since its log cannot be written; in the middle of results, as it may be."""
+    words = ("server", "--data", str(tmp_path / "data"), "--listen", ANYWHERE)
+    context: zmq.Context[Any] = zmq.Context()
+    at = 0
+
+    async def publish(hc: Client, rows: int) -> None:
+        nonlocal at
+        at += 1
+        for name, column in (("R", "A"), ("S", "B")):
+            some = [{"TS": moment(at), "K": i % 5, column: float(1000 * at + i)} for i in range(rows)]
+            await hc.publish(name, some, timeout=2)
+
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        started(*words) as server,
+        Client(configure([server.endpoint], timeout=60), context) as hc,
+    ):
+        for sql in CREATES[:2]:
+            await hc.execute(sql)
+        await hc.execute("CREATE STREAM J AS SELECT A, B FROM R [ROWS 10000] r JOIN S [ROWS 10000] s ON r.K = s.K")
+        await publish(hc, 20)
+        await publish(hc, 20)
+        await complete(hc, "J", 20 * 4)
+        (segment,) = (tmp_path / "data" / "log").glob("*.log")
+        room = segment.stat().st_size + 20_000
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (room, room))
+        with suppress(HullcastError):
+            while True:
+                await publish(hc, 5)
+        assert await server.wait() == 2
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        started(*words) as server,
+        Client(configure([server.endpoint], timeout=60), context) as hc,
+    ):
+        await publish(hc, 5)
+        for name in "RS":
+            await hc.progress(name, moment(at + 1))
+        left, right = [[tuple(row) for row in await hc.query(f"SELECT * FROM {name}")] for name in "RS"]
+        wanted = sorted((a, b, max(p, q)) for _, j, a, p in left for _, k, b, q in right if j == k)
+        found = [(a, b, at) for a, b, at, _ in await complete(hc, "J", len(wanted))]
+        assert sorted(found) == wanted
+        assert (await hc.status())["operators"]["derived"]["J"]["gaps"] == 0
+    context.destroy(linger=0)
