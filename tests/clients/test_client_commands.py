@@ -782,8 +782,8 @@ def test_what_waits_in_a_join_and_what_it_misses_is_said_in_words() -> None:
     assert told["stream HOT"] == "SELECT .."
     assert told["computed"] == (
         "by the streams process, 1 result since the server started; 7 tuples wait for QUOTES, whose time is 8 s "
-        "behind: publish there, or send a heartbeat; results are missing at 2 places, where sources were no longer "
-        "retained"
+        "behind: publish there, or send a heartbeat; results are missing at 2 places, where subscribers got "
+        "a Resync"
     )
     assert told["memory"] == (
         "keeps 9 of at most 10 tuples; 3 were dropped for others; about 25% of the results are missed (an estimate)"

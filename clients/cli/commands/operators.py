@@ -49,7 +49,7 @@ def _state(known: Mapping[str, Any], is_hidden: bool) -> str:
     parts = [f"by the streams process, {_many(known['results'], 'result')} since the server started"]
     parts.append(waiting_in_words(known))
     if known["gaps"]:
-        parts.append(f"results are missing at {_many(known['gaps'], 'place')}; subscribers were told")
+        parts.append(f"results are missing at {_many(known['gaps'], 'place')}, where subscribers got a Resync")
     if is_hidden:
         parts.append("for all subscriptions that are alike, whatever their constants")
     return "; ".join(parts)
