@@ -135,7 +135,7 @@ def run_everything() -> None:
 
 
 def run_trees() -> None:
-    """The first half: describing updates. No subscription here, so nothing is matched."""
+    """The first half: describing updates. No subscription here, so nothing is matched. What a warehouse plans, too."""
     engine = _small_engine()
     for sql in (*EXTREMA, *JOINS):
         engine.open_channel(sql, 1, 2)
@@ -143,6 +143,7 @@ def run_trees() -> None:
     A2BTree().range_best(np.zeros(1), np.zeros(1), np.ones(1), 1.0)
     run_standing_joins()
     run_planner()
+    run_knapsack()
 
 
 def run_matching() -> None:
