@@ -135,14 +135,22 @@ class Storage:
     # --- one at a time -----------------------------------------------------------------------------------
 
     def _start(self, work: Coroutine[None, None, None], name: str) -> None:
-        self._under_way = asyncio.create_task(work, name=f"server.storage.{name}")
+        self._under_way = asyncio.create_task(self._alone(work), name=f"server.storage.{name}")
         self._under_way.add_done_callback(self._ended)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._under_way = None
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, QueriesFailed):
+    async def _alone(self, work: Coroutine[None, None, None]) -> None:
+        """Do it, and say so when it is over. Not in a callback, which runs later: whoever comes in between would find a
+        task that is done, wait for it again and again, and never let the callback have its turn."""
+        try:
+            await work
+        except QueriesFailed as error:
             self._refused = (time.monotonic(), error)
+            raise
+        finally:
+            self._under_way = None
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
         if error is not None:
             log.error("files not written", extra={"why": str(error), "what": task.get_name()})
 

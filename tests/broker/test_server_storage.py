@@ -269,6 +269,25 @@ async def test_a_full_disk_stops_queries_only_and_not_for_ever(
         assert len(found) == server.engine.rows("T") > 4
 
 
+@pytest.mark.timeout(60)  # it held the event loop for ever, and with it every other limit
+async def test_whoever_asks_in_the_turn_in_which_something_ends_does_not_hold_the_loop() -> None:
+    async with memory_server() as (server, hc):
+        await hc.execute(CREATE.format("T"))
+        over = asyncio.get_running_loop().create_future()
+
+        async def ask() -> DataDirectory:
+            await over
+            return await server.directory_for_queries()
+
+        async def work() -> None:
+            over.set_result(None)  # who waits for this has its turn before callbacks of the task that ends here
+
+        asking = asyncio.create_task(ask())
+        await asyncio.sleep(0)
+        server.storage._start(work(), "test")
+        assert (await asking).path.exists()
+
+
 async def test_after_a_failure_queries_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """To try again means to copy all tables: not for each of many queries."""
     tried = 0
