@@ -84,7 +84,7 @@ class _Counts:
 
     stream: Stream
     results: int = 0
-    gaps: int = 0  # times that results are missing; subscribers were told
+    gaps: int = 0  # times that results are missing; subscribers got a Resync
 
 
 class _Noted(NamedTuple):
