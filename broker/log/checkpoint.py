@@ -39,6 +39,7 @@ from hullcast.broker.tables.schema import ColumnType, Table, fold
 from hullcast.broker.tables.stream import TimeMark
 from hullcast.broker.tables.values import decode_column
 from hullcast.network.wire.errors import HullcastError, LogDamaged
+from hullcast.network.wire.value_columns import most_rows
 from hullcast.network.wire.values import from_list
 
 if TYPE_CHECKING:
@@ -350,14 +351,19 @@ def check(path: Path, number: int, identity: bytes) -> None:
         raise _damaged(path, f"it holds record {meta.get('number')}, not as its name says")
 
 
-def load(path: Path, engine: ServedEngine) -> LoadedCheckpoint:
-    """Fill an engine without tables with those of a checkpoint that passed `check`."""
+def load(
+    path: Path, engine: ServedEngine, loaded: Callable[[int, int], None] = lambda done, total: None
+) -> LoadedCheckpoint:
+    """Fill an engine without tables with those of a checkpoint that passed `check`; `loaded` hears now and then how
+    many rows are in, and how many there are."""
     collecting = gc.isenabled()
     gc.disable()  # millions of values come and none of them is garbage: looking for it takes a quarter of the time
     try:
         with closing(open_checkpoint(path)) as database:
             meta = meta_of(path, database)
-            for name, create, *created in database.execute("SELECT * FROM hullcast_tables ORDER BY rowid").fetchall():
+            tables = database.execute("SELECT * FROM hullcast_tables ORDER BY rowid").fetchall()
+            done, total = 0, sum(_row_count(database, name) for name, *_ in tables)
+            for name, create, *created in tables:
                 before = set(engine.tables)
                 engine.execute(create)
                 (declared,) = set(engine.tables) - before
@@ -365,6 +371,8 @@ def load(path: Path, engine: ServedEngine) -> LoadedCheckpoint:
                 engine.store_of(declared).created = created[0] if created else meta["seq"]
                 for rows in _blocks(database, name, engine.tables[declared]):
                     engine.load_rows(declared, rows)
+                    done += most_rows(rows)
+                    loaded(done, total)
                 if engine.tables[declared].stream is not None:
                     engine.restore_stream(declared, *_load_stream(database, name))
                     stream = engine.streams[fold(declared)]
@@ -378,6 +386,13 @@ def load(path: Path, engine: ServedEngine) -> LoadedCheckpoint:
             gc.enable()
     engine.start_at(meta["seq"])
     return LoadedCheckpoint(meta["number"], meta["seq"], receipts, forgotten)
+
+
+def _row_count(database: sqlite3.Connection, stored: str) -> int:
+    """Rows are only ever added to a checkpoint's tables, so the last one has their number; to count them would mean to
+    read them."""
+    (last,) = database.execute(f'SELECT MAX(rowid) FROM "{stored}"').fetchone()
+    return last or 0
 
 
 def _load_views(database: sqlite3.Connection, engine: ServedEngine) -> None:

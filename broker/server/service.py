@@ -59,6 +59,8 @@ from hullcast.network.wire.limits import DEFAULT
 from hullcast.network.wire.value_columns import most_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import zmq
 
     from hullcast.broker.log.recovery import DataDirectory
@@ -110,13 +112,16 @@ class Server:
         *,
         curve: Curve | None = None,
         context: zmq.Context[zmq.Socket[bytes]] | None = None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """Recovers the tables, which may take long: `say` hears how far that is. In any thread, while no other uses
+        the server."""
         self.settings = settings
         self.id = os.urandom(16)
         self.epoch = os.urandom(16)
         self.started = time.monotonic()
         self.working = Working()
-        self.storage = Storage(settings, self.working)
+        self.storage = Storage(settings, self.working, say)
         self.engine, self.log = self.storage.engine, self.storage.log
         if settings.data is not None:
             self.engine.plan_with(stored_coefficients(settings.data))

@@ -23,7 +23,7 @@ from hullcast.broker.server.changing import apply_record
 from hullcast.network.wire.errors import CheckpointFailed, ConnectionLost, LogBroken, QueriesFailed, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from hullcast.broker.log.checkpoint import CapturedState, Written
     from hullcast.broker.log.recovery import DataDirectory
@@ -41,7 +41,7 @@ PAUSE_S = 1.0
 class Storage:
     """Engine, receipts and log of a server, and its files. One thing is done with them at a time (`_under_way`)."""
 
-    def __init__(self, settings: ServerSettings, working: Working) -> None:
+    def __init__(self, settings: ServerSettings, working: Working, say: Callable[[str], None] = lambda _: None) -> None:
         self._settings, self._working = settings, working
         self.directory: DataDirectory | None = None  # what was given; a temporary one is only for queries
         if settings.data is None:
@@ -52,6 +52,7 @@ class Storage:
                 apply_record,
                 segment_bytes=settings.segment_bytes,
                 history_bytes=settings.history_bytes,
+                say=say,
             )
             self.engine, self.publishers, self.log = data.engine, data.publishers, data.log
         self.checkpoints = 0

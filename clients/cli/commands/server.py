@@ -14,6 +14,7 @@ from hullcast.network.settings.flags import add_flags
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from prometheus_client.metrics_core import Metric
     from rich.console import Console
@@ -39,10 +40,13 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if prepared is None:
         return 0
     settings = prepared.settings
-    warm_server()
-    server = Server(settings, prepared.rights, curve=prepared.curve)
 
-    def metrics() -> list[Metric]:
+    def make(say: Callable[[str], None]) -> Server:
+        say("preparing compiled code")
+        warm_server()
+        return Server(settings, prepared.rights, curve=prepared.curve, say=say)
+
+    def metrics(server: Server) -> list[Metric]:
         from hullcast.broker.server.metrics import server_metrics
 
         return server_metrics(server)
@@ -50,12 +54,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     running = Running(
         role="server",
         name=settings.name,
-        service=server,
+        make=make,
         monitor=settings.monitor,
         allow=settings.security.allow,
         metrics=metrics,
-        status=lambda: server_status(server),
-        missing=server.ready,
+        status=server_status,
+        missing=Server.ready,
     )
     place = f", data in {settings.data}" if settings.data is not None else ", in memory only"
     serve(running, announcer(as_json=arguments.json, text=place))
