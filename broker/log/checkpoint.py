@@ -186,8 +186,15 @@ def _follow(follower: Follower, copies: dict[str, _Copy], stores: Mapping[str, T
             follower.add(store.table)
 
 
-def write(captured: CapturedState, directory: Path, identity: bytes, durable: bool = True) -> Written:
-    """Write a checkpoint; it is on disk under its name when this returns. Blocks. Raises OSError or sqlite3.Error.
+def write(
+    captured: CapturedState,
+    directory: Path,
+    identity: bytes,
+    durable: bool = True,
+    reached: Callable[[int, int], None] = lambda done, total: None,
+) -> Written:
+    """Write a checkpoint; it is on disk under its name when this returns. Blocks. Raises OSError or sqlite3.Error, or
+    what `reached` raises, which hears now and then how many rows are written, and how many there are.
 
     If it need not be `durable`, it is not synced, only complete for other processes. The caller has seen to it that the
     log is on disk up to `captured.number`.
@@ -196,7 +203,7 @@ def write(captured: CapturedState, directory: Path, identity: bytes, durable: bo
     temporary = path.with_suffix(".tmp")
     temporary.unlink(missing_ok=True)
     try:
-        rows = _fill(temporary, captured, identity)
+        rows = _fill(temporary, captured, identity, reached)
         size_bytes = _seal(temporary, durable)
         os.replace(temporary, path)
     except BaseException:
@@ -228,9 +235,9 @@ def remove_leftovers(directory: Path) -> int:
 # -- writing ---------------------------------------------------------------------------------------------
 
 
-def _fill(path: Path, captured: CapturedState, identity: bytes) -> int:
+def _fill(path: Path, captured: CapturedState, identity: bytes, reached: Callable[[int, int], None]) -> int:
     """Make the SQLite file; the number of rows in it."""
-    rows = 0
+    rows, total = 0, sum(int(np.count_nonzero(alive)) for _, _, alive, _ in captured.tables)
     os.close(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))  # SQLite would make it readable by all
     with closing(sqlite3.connect(path, isolation_level=None, cached_statements=0)) as database:
         # the file gets its name only when it is complete: no journal, and one sync at the end
@@ -272,7 +279,8 @@ def _fill(path: Path, captured: CapturedState, identity: bytes) -> int:
             insert = f'INSERT INTO "{stored}" VALUES ({", ".join("?" * len(table.columns))})'
             for values in _column_blocks(table, cells, alive, captured.texts):
                 database.executemany(insert, zip(*values, strict=True))
-            rows += int(np.count_nonzero(alive))
+                rows += len(values[0])
+                reached(rows, total)
         database.execute("COMMIT")
     return rows
 

@@ -130,6 +130,7 @@ class DataDirectory:
         self.recovered = recovered
         self._lock = lock
         self._history_bytes, self._durable = history_bytes, durable
+        self._checkpointed: int | None = None  # the last record in a checkpoint that this process wrote
         #: All behind this sequence number is still read by somebody: the log and a checkpoint before it stay.
         self.needed_behind: int | None = None
         #: Tables can be read as of this sequence number and later ones, and changes behind it.
@@ -147,14 +148,18 @@ class DataDirectory:
             raise InvariantBroken(f"the engine is at update {self.engine.seq}, the log at {self.log.seq}")
         return self.log.number
 
-    def write_checkpoint(self, captured: CapturedState) -> Written:
+    def write_checkpoint(
+        self, captured: CapturedState, reached: Callable[[int, int], None] = lambda done, total: None
+    ) -> Written:
         """Put a captured state on disk and remove what it makes unnecessary. Blocks; in any thread, one at a time.
+        `reached` hears of rows written and rows there are, now and then; what it raises ends this.
 
         CheckpointFailed if the disk refuses; the log and the older checkpoints are then as they were.
         """
         self.log.write_and_sync()  # D1
         try:
-            written = write(captured, self.path, self.identity, self._durable)
+            written = write(captured, self.path, self.identity, self._durable, reached)
+            self._checkpointed = written.number
             self._remove_old()
         except (OSError, sqlite3.Error) as error:
             raise CheckpointFailed(str(self.path), str(error)) from error
@@ -196,7 +201,7 @@ class DataDirectory:
     def close(self) -> None:
         """Write what is pending and let others have the directory."""
         try:
-            self.log.close()
+            self.log.close(self._checkpointed)
         finally:
             self._lock.release()
 

@@ -247,6 +247,7 @@ class Server:
         """Serve until cancelled."""
         self.pipeline = Pipeline(self.log, self._release, self.settings.pending_bytes)
         tasks: list[asyncio.Task[None]] = []
+        sound = False
         try:
             self.listener.start(self.children)
             self._tell_directory()
@@ -268,6 +269,9 @@ class Server:
             for end in ends:
                 if end.done():
                     end.result()
+        except asyncio.CancelledError:
+            sound = True  # a stop that was asked for: nothing is wrong with the engine
+            raise
         finally:
             self._stopping = True
             tasks += self._preparing
@@ -281,7 +285,11 @@ class Server:
             await self.pipeline.stop()
             self.receipts.close()
             await self.listener.stop()
-            self.storage.close()
+            try:
+                if sound and not self.pipeline.failed.done():
+                    await self.storage.leave_checkpoint()
+            finally:
+                self.storage.close()
 
     async def directory_for_queries(self) -> DataDirectory:
         """The files to read rows from: its `path`, its `identity`, and `log.synced_seq`, which is how far the log there
