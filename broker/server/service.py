@@ -740,6 +740,7 @@ class Server:
             self.queries.expire(now)
             self.warehouse.watch(now)
             self.streams.watch(now)
+            self.history.watch(now)
             self.storage.keep_behind(self.streams.needed_behind())
             self.storage.keep_up(now)
 

@@ -8,6 +8,7 @@ import resource
 import signal
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 import hullcast
@@ -165,6 +166,24 @@ async def test_a_stop_under_load_is_quick_and_loses_nothing(tmp_path: Path) -> N
     async with started(*words) as server, hullcast.connect(server.endpoint) as hc:
         rows = {key for (key,) in await hc.query("SELECT K FROM T")}
     assert acknowledged <= rows
+
+
+@pytest.mark.slow
+async def test_a_server_stops_quickly_though_its_helpers_are_stopped(tmp_path: Path) -> None:
+    words = ("server", "--data", str(tmp_path / "data"), "--listen", ANYWHERE)
+    async with started(*words) as server, hullcast.connect(server.endpoint) as hc:
+        await hc.execute(CREATE)
+        await hc.execute("CREATE STREAM R (K INTEGER)")
+        await hc.execute("CREATE STREAM D AS SELECT R.K, T.V FROM R JOIN T ON R.K = T.K")
+        assert await hc.query("SELECT COUNT(*) FROM T") == [(0,)]
+        async for _ in hc.changes("T"):
+            pass
+        helpers = psutil.Process(server.pid).children
+        await wait_until(lambda: len(helpers()) == 3)
+        for helper in helpers(recursive=True):
+            helper.suspend()
+        async with asyncio.timeout(5.0):
+            assert await server.stop() == 0
 
 
 async def test_a_server_that_cannot_write_its_log_stops_and_says_so(tmp_path: Path) -> None:
