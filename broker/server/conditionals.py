@@ -223,9 +223,9 @@ class Conditionals:
     def tick(self, wall: float) -> float | None:
         """Fire those whose time has come; returns when the next one's does. The clock may have been set meanwhile:
 
-        forward, by many periods      it fires once
-        far back                      it goes on with the multiples of then
-        back by half a period or less as clocks are corrected: the multiple that has fired is not fired again
+        forward, by many periods         it fires once
+        far back                         it goes on with the multiples of then
+        back, by half a period at most   as clocks are corrected: the multiple that has fired is not fired again
         """
         following: float | None = None
         for one in self._named.values():

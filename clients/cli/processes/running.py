@@ -1,6 +1,6 @@
 """Run a server or a node as a process: its monitor, its ready line, and what signals do.
 
-SIGTERM, SIGINT   stop: no more requests, sync the log, answer what is synced, say BYE; exit code 0
+SIGTERM, SIGINT   stop: no more requests, sync the log, answer what is synced, say BYE, leave a checkpoint; exit code 0
 SIGINT again      stop at once; what was acknowledged is on disk, nothing else was promised
 SIGHUP            read the allow list again; a bad one is reported, and the old one stays
 
