@@ -39,6 +39,7 @@ from hullcast.broker.tables.schema import ColumnType, Table, fold
 from hullcast.broker.tables.stream import TimeMark
 from hullcast.broker.tables.values import decode_column
 from hullcast.network.wire.errors import HullcastError, LogDamaged
+from hullcast.network.wire.value_columns import most_rows
 from hullcast.network.wire.values import from_list
 
 if TYPE_CHECKING:
@@ -185,8 +186,15 @@ def _follow(follower: Follower, copies: dict[str, _Copy], stores: Mapping[str, T
             follower.add(store.table)
 
 
-def write(captured: CapturedState, directory: Path, identity: bytes, durable: bool = True) -> Written:
-    """Write a checkpoint; it is on disk under its name when this returns. Blocks. Raises OSError or sqlite3.Error.
+def write(
+    captured: CapturedState,
+    directory: Path,
+    identity: bytes,
+    durable: bool = True,
+    reached: Callable[[int, int], None] = lambda done, total: None,
+) -> Written:
+    """Write a checkpoint; it is on disk under its name when this returns. Blocks. Raises OSError or sqlite3.Error, or
+    what `reached` raises, which hears now and then how many rows are written, and how many there are.
 
     If it need not be `durable`, it is not synced, only complete for other processes. The caller has seen to it that the
     log is on disk up to `captured.number`.
@@ -195,7 +203,7 @@ def write(captured: CapturedState, directory: Path, identity: bytes, durable: bo
     temporary = path.with_suffix(".tmp")
     temporary.unlink(missing_ok=True)
     try:
-        rows = _fill(temporary, captured, identity)
+        rows = _fill(temporary, captured, identity, reached)
         size_bytes = _seal(temporary, durable)
         os.replace(temporary, path)
     except BaseException:
@@ -227,9 +235,9 @@ def remove_leftovers(directory: Path) -> int:
 # -- writing ---------------------------------------------------------------------------------------------
 
 
-def _fill(path: Path, captured: CapturedState, identity: bytes) -> int:
+def _fill(path: Path, captured: CapturedState, identity: bytes, reached: Callable[[int, int], None]) -> int:
     """Make the SQLite file; the number of rows in it."""
-    rows = 0
+    rows, total = 0, sum(int(np.count_nonzero(alive)) for _, _, alive, _ in captured.tables)
     os.close(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))  # SQLite would make it readable by all
     with closing(sqlite3.connect(path, isolation_level=None, cached_statements=0)) as database:
         # the file gets its name only when it is complete: no journal, and one sync at the end
@@ -271,7 +279,8 @@ def _fill(path: Path, captured: CapturedState, identity: bytes) -> int:
             insert = f'INSERT INTO "{stored}" VALUES ({", ".join("?" * len(table.columns))})'
             for values in _column_blocks(table, cells, alive, captured.texts):
                 database.executemany(insert, zip(*values, strict=True))
-            rows += int(np.count_nonzero(alive))
+                rows += len(values[0])
+                reached(rows, total)
         database.execute("COMMIT")
     return rows
 
@@ -350,14 +359,19 @@ def check(path: Path, number: int, identity: bytes) -> None:
         raise _damaged(path, f"it holds record {meta.get('number')}, not as its name says")
 
 
-def load(path: Path, engine: ServedEngine) -> LoadedCheckpoint:
-    """Fill an engine without tables with those of a checkpoint that passed `check`."""
+def load(
+    path: Path, engine: ServedEngine, loaded: Callable[[int, int], None] = lambda done, total: None
+) -> LoadedCheckpoint:
+    """Fill an engine without tables with those of a checkpoint that passed `check`; `loaded` hears now and then how
+    many rows are in, and how many there are."""
     collecting = gc.isenabled()
     gc.disable()  # millions of values come and none of them is garbage: looking for it takes a quarter of the time
     try:
         with closing(open_checkpoint(path)) as database:
             meta = meta_of(path, database)
-            for name, create, *created in database.execute("SELECT * FROM hullcast_tables ORDER BY rowid").fetchall():
+            tables = database.execute("SELECT * FROM hullcast_tables ORDER BY rowid").fetchall()
+            done, total = 0, sum(_row_count(database, name) for name, *_ in tables)
+            for name, create, *created in tables:
                 before = set(engine.tables)
                 engine.execute(create)
                 (declared,) = set(engine.tables) - before
@@ -365,6 +379,8 @@ def load(path: Path, engine: ServedEngine) -> LoadedCheckpoint:
                 engine.store_of(declared).created = created[0] if created else meta["seq"]
                 for rows in _blocks(database, name, engine.tables[declared]):
                     engine.load_rows(declared, rows)
+                    done += most_rows(rows)
+                    loaded(done, total)
                 if engine.tables[declared].stream is not None:
                     engine.restore_stream(declared, *_load_stream(database, name))
                     stream = engine.streams[fold(declared)]
@@ -378,6 +394,13 @@ def load(path: Path, engine: ServedEngine) -> LoadedCheckpoint:
             gc.enable()
     engine.start_at(meta["seq"])
     return LoadedCheckpoint(meta["number"], meta["seq"], receipts, forgotten)
+
+
+def _row_count(database: sqlite3.Connection, stored: str) -> int:
+    """Rows are only ever added to a checkpoint's tables, so the last one has their number; to count them would mean to
+    read them."""
+    (last,) = database.execute(f'SELECT MAX(rowid) FROM "{stored}"').fetchone()
+    return last or 0
 
 
 def _load_views(database: sqlite3.Connection, engine: ServedEngine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from threading import Lock
@@ -209,19 +210,34 @@ class CommitLog:
             self._broken is not None,
         )
 
-    def close(self) -> None:
-        """Write what is pending and close the file. LogBroken if that fails; the file is closed all the same."""
+    def close(self, checkpointed: int | None = None) -> None:
+        """Write what is pending and close the file. LogBroken if that fails; the file is closed all the same.
+
+        If a checkpoint holds all up to the last record (its number is `checkpointed`), a new segment is begun: the
+        next start then reads nothing of the old one.
+        """
         try:
             if self._broken is None:
                 self.write_and_sync()
                 if self._segment is not None:
                     self._segment.sync()  # the last mark, too: then no flip of a bit can pass for a torn end
+                    if checkpointed == self._synced >= self._segment.header.number:
+                        self._begin_next(self._segment)
         except OSError as error:
             raise LogBroken(str(self.directory), str(error)) from error
         finally:
             self._broken = self._broken or "it is closed"
             if self._segment is not None:
                 self._segment.close()
+
+    def _begin_next(self, current: SegmentWriter) -> None:
+        """Begin a segment that nothing is written to any more. What a full disk leaves of it is as after a crash in
+        the middle of this: the next start removes it."""
+        assert self.directory is not None, "there is a segment"
+        with suppress(OSError):
+            number, seq = self._synced + 1, self._synced_seq
+            self._segment = SegmentWriter.create(self.directory, self._identity, number, seq, self._durable)
+            current.close()
 
     def _write_group(self, group: list[Record]) -> None:
         try:

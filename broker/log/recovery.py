@@ -14,6 +14,7 @@ import shutil
 import sqlite3
 import stat
 import tempfile
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CHECKPOINTS_KEPT = 2  # the newest, and one to fall back on
+#: How often recovery says how far it is: to its caller, and in the log.
+SAY_S, LOG_S = 0.1, 2.0
 TEMPORARY_PREFIX = "hullcast-queries-"
 TEMPORARY_SEGMENT_BYTES = 8 << 20
 
@@ -72,6 +75,32 @@ class Recovered:
     updates: int
     cut: TornEnd | None
     leftovers: int  # files of interrupted checkpoints, removed
+
+
+class _Progress:
+    """Says in words what recovery does and how far it is, at most every `SAY_S`; in the log, every `LOG_S`."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._stage, self._say_at, self._log_at = "", 0.0, 0.0
+
+    def begin(self, stage: str, **facts: object) -> None:
+        """The next stage."""
+        self._stage, self._log_at = stage, time.monotonic() + LOG_S
+        self._say(stage)
+        log.info(stage, extra=facts)
+
+    def reached(self, done: int, total: int, unit: str) -> None:
+        """How much of the stage is done; called often."""
+        now = time.monotonic()
+        if now < self._say_at:
+            return
+        self._say_at = now + SAY_S
+        percent = 100 * done // max(1, total)
+        self._say(f"{self._stage}: {done:,} of {total:,} {unit} ({percent} %)")
+        if now >= self._log_at:
+            self._log_at = now + LOG_S
+            log.info(self._stage, extra={"percent": percent, f"{unit}_done": done, unit: total})
 
 
 class DataDirectory:
@@ -101,6 +130,7 @@ class DataDirectory:
         self.recovered = recovered
         self._lock = lock
         self._history_bytes, self._durable = history_bytes, durable
+        self._checkpointed: int | None = None  # the last record in a checkpoint that this process wrote
         #: All behind this sequence number is still read by somebody: the log and a checkpoint before it stay.
         self.needed_behind: int | None = None
         #: Tables can be read as of this sequence number and later ones, and changes behind it.
@@ -118,14 +148,18 @@ class DataDirectory:
             raise InvariantBroken(f"the engine is at update {self.engine.seq}, the log at {self.log.seq}")
         return self.log.number
 
-    def write_checkpoint(self, captured: CapturedState) -> Written:
+    def write_checkpoint(
+        self, captured: CapturedState, reached: Callable[[int, int], None] = lambda done, total: None
+    ) -> Written:
         """Put a captured state on disk and remove what it makes unnecessary. Blocks; in any thread, one at a time.
+        `reached` hears of rows written and rows there are, now and then; what it raises ends this.
 
         CheckpointFailed if the disk refuses; the log and the older checkpoints are then as they were.
         """
         self.log.write_and_sync()  # D1
         try:
-            written = write(captured, self.path, self.identity, self._durable)
+            written = write(captured, self.path, self.identity, self._durable, reached)
+            self._checkpointed = written.number
             self._remove_old()
         except (OSError, sqlite3.Error) as error:
             raise CheckpointFailed(str(self.path), str(error)) from error
@@ -167,7 +201,7 @@ class DataDirectory:
     def close(self) -> None:
         """Write what is pending and let others have the directory."""
         try:
-            self.log.close()
+            self.log.close(self._checkpointed)
         finally:
             self._lock.release()
 
@@ -185,12 +219,15 @@ def open_directory(
     engine: ServedEngine | None = None,
     segment_bytes: int = SEGMENT_BYTES,
     history_bytes: int = 0,
+    say: Callable[[str], None] = lambda _: None,
 ) -> DataDirectory:
     """Open a data directory, made if need be, and bring an engine to the state that its log describes.
 
     `apply` does to the engine what a record says; only the server knows what a payload means. DirectoryInUse if
     another process has it, LogDamaged if acknowledged data is missing, BadDirectory if the directory
     cannot be used. Beyond what a restart needs, `history_bytes` of the log are kept for readers of the change history.
+    `say` hears what is being done and how far it is, in words for people. A process that ends in the middle of this
+    leaves the directory as good as it was.
     """
     path = Path(directory)
     try:
@@ -203,7 +240,7 @@ def open_directory(
         )
         raise BadDirectory(str(path), reason) from error
     try:
-        return _open(path, lock, apply, engine or ServedEngine(), segment_bytes, history_bytes)
+        return _open(path, lock, apply, engine or ServedEngine(), segment_bytes, history_bytes, _Progress(say))
     except BaseException as error:
         lock.release()
         if isinstance(error, OSError):
@@ -218,6 +255,7 @@ def _open(
     engine: ServedEngine,
     segment_bytes: int,
     history_bytes: int,
+    progress: _Progress,
 ) -> DataDirectory:
     tighten(path)
     sync_directory(path.absolute().parent)
@@ -225,14 +263,16 @@ def _open(
     identity = found_identity(path)
     leftovers = remove_leftovers(path)
     publishers = Publishers()
-    loaded, damaged = _load_newest(path, identity, engine)
+    loaded, damaged = _load_newest(path, identity, engine, progress)
     if loaded is not None:
         publishers.restore(loaded.receipts, loaded.forgotten)
     number, seq = (loaded.number, loaded.seq) if loaded is not None else (0, 0)
     replay = Replay(path / LOG, identity, after=number, seq=seq)
     records = 0
+    progress.begin("replaying the log", after_record=number)
     try:
         for record in replay:
+            progress.reached(replay.read_bytes, replay.total_bytes, "bytes")
             _apply(path, engine, record, apply)
             publishers.applied(record.publisher, record.publisher_number, record.first, record.last)
             records += 1
@@ -264,16 +304,20 @@ def _open(
     return DataDirectory(path, identity, engine, publishers, commit_log, lock, recovered, history_bytes)
 
 
-def _load_newest(path: Path, identity: bytes, engine: ServedEngine) -> tuple[LoadedCheckpoint | None, list[LogDamaged]]:
+def _load_newest(
+    path: Path, identity: bytes, engine: ServedEngine, progress: _Progress
+) -> tuple[LoadedCheckpoint | None, list[LogDamaged]]:
     """Fill the engine from the newest checkpoint that is whole; and what is wrong with those that are newer."""
     damaged = []
     for number, file in reversed(checkpoints(path)):
+        progress.begin("checking a checkpoint", file=file.name, bytes=file.stat().st_size)
         try:
             check(file, number, identity)
         except LogDamaged as error:
             damaged.append(error)
         else:
-            return load(file, engine), damaged
+            progress.begin("loading a checkpoint", file=file.name)
+            return load(file, engine, lambda done, total: progress.reached(done, total, "rows")), damaged
     return None, damaged
 
 

@@ -52,6 +52,7 @@ class Replay:
         self.cut: TornEnd | None = None
         self.end = End(after, seq, None)
         self.segments = 0  # read
+        self.read_bytes = self.total_bytes = 0  # how far it is, and of how much
 
     def __iter__(self) -> Iterator[Record]:
         """The records, or LogDamaged where the log is not what was written."""
@@ -61,6 +62,7 @@ class Replay:
             gap = f"records {self._after + 1} to {found[0][0] - 1} are missing before it"
             raise LogDamaged(str(found[0][1]), -1, gap, "Restore the segments or the checkpoint that hold them")
         previous: Scan | None = None
+        self.total_bytes = sum(path.stat().st_size for _, path in found[at:])
         for number, path in found[at:]:
             self.segments += 1
             content, last = path.read_bytes(), path == found[-1][1]
@@ -79,6 +81,7 @@ class Replay:
     def _records(self, scan: Scan, path: Path) -> Iterator[Record]:
         for placed in scan:
             record = placed.record
+            self.read_bytes += placed.size_bytes
             if record.number == self._after and record.last != self._seq:
                 reason = f"record {record.number} ends at update {record.last}, by the checkpoint it is {self._seq}"
                 raise LogDamaged(str(path), placed.offset, reason, HELP)

@@ -221,7 +221,12 @@ class Conditionals:
                     self.fire(one, batch.last_seq if lost else taken.seqs[-1])
 
     def tick(self, wall: float) -> float | None:
-        """Fire those whose time has come; returns when the next one's does. The clock may have been set meanwhile."""
+        """Fire those whose time has come; returns when the next one's does. The clock may have been set meanwhile:
+
+        forward, by many periods         it fires once
+        far back                         it goes on with the multiples of then
+        back, by half a period at most   as clocks are corrected: the multiple that has fired is not fired again
+        """
         following: float | None = None
         for one in self._named.values():
             every_s = one.trigger.every_s
@@ -230,7 +235,7 @@ class Conditionals:
             if wall >= one.next_at:
                 self.fire(one, None)
                 one.next_at = next_multiple(wall, every_s)
-            elif one.next_at - wall > every_s:
+            elif one.next_at - wall > 1.5 * every_s:
                 one.next_at = next_multiple(wall, every_s)
             following = one.next_at if following is None else min(following, one.next_at)
         return following

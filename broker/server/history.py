@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from hullcast.broker.log.history import Life, gone
 from hullcast.broker.log.history_process import SIZE, HistoryRequest, message_bytes
+from hullcast.broker.scheduling.heartbeat import Heartbeat
 from hullcast.broker.scheduling.policy import FairShare, Item
 from hullcast.network.wire.bodies import AskHistory, HistorySpan, ReadChanges, ReadTable
 from hullcast.network.wire.errors import (
@@ -102,6 +104,12 @@ class HistoryReads:
         """Forget waiting reads of clients whose link is gone."""
         self._waiting = [item for item in self._waiting if item.request.route[-1] in links]
 
+    def watch(self, now: float) -> None:
+        """Called now and then: kill a process that hangs. Whoever waits for it then hears of it."""
+        if self._process is not None and (why := self._process.lost(now)):
+            log.error("history process hangs", extra={"why": why})
+            self._process.kill()
+
     async def run(self) -> None:
         """Answer reads until cancelled."""
         try:
@@ -177,10 +185,9 @@ class HistoryReads:
             self._process = await _ReadingProcess.start(self._directory.path)
             self.processes += 1
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                return await self._process.ask(reading)
-        except (OSError, asyncio.IncompleteReadError, TimeoutError):
-            log.warning("history process ended or hangs", extra={"code": self._process.returncode})
+            return await self._process.ask(reading)
+        except (OSError, asyncio.IncompleteReadError):
+            log.warning("history process ended", extra={"code": self._process.returncode})
             await self._stop()
             raise ConnectionLost("the process that reads the change history ended") from None
 
@@ -190,6 +197,8 @@ class _ReadingProcess:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self._heartbeat = Heartbeat(process.pid, time.monotonic())
+        self._asked = False
 
     @classmethod
     async def start(cls, directory: Path) -> _ReadingProcess:
@@ -218,15 +227,27 @@ class _ReadingProcess:
         """The reply to a request."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        self._asked = True
+        self._heartbeat.heard(time.monotonic())
         self._process.stdin.write(message_bytes(reading))
         await self._process.stdin.drain()
         (size,) = SIZE.unpack(await self._process.stdout.readexactly(SIZE.size))
-        return await self._process.stdout.readexactly(size)
+        body = await self._process.stdout.readexactly(size)
+        self._asked = False
+        return body
+
+    def lost(self, now: float) -> str | None:
+        """Why it should be killed, if it should."""
+        return self._heartbeat.lost(now, PATIENCE_S if self._asked else math.inf)
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     async def stop(self) -> None:
         """End it, and wait for that."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self.kill()
         await self._process.wait()
         assert self._process.stdin is not None
         self._process.stdin.close()

@@ -59,6 +59,8 @@ from hullcast.network.wire.limits import DEFAULT
 from hullcast.network.wire.value_columns import most_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import zmq
 
     from hullcast.broker.log.recovery import DataDirectory
@@ -110,13 +112,16 @@ class Server:
         *,
         curve: Curve | None = None,
         context: zmq.Context[zmq.Socket[bytes]] | None = None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """Recovers the tables, which may take long: `say` hears how far that is. In any thread, while no other uses
+        the server."""
         self.settings = settings
         self.id = os.urandom(16)
         self.epoch = os.urandom(16)
         self.started = time.monotonic()
         self.working = Working()
-        self.storage = Storage(settings, self.working)
+        self.storage = Storage(settings, self.working, say)
         self.engine, self.log = self.storage.engine, self.storage.log
         if settings.data is not None:
             self.engine.plan_with(stored_coefficients(settings.data))
@@ -242,6 +247,7 @@ class Server:
         """Serve until cancelled."""
         self.pipeline = Pipeline(self.log, self._release, self.settings.pending_bytes)
         tasks: list[asyncio.Task[None]] = []
+        sound = False
         try:
             self.listener.start(self.children)
             self._tell_directory()
@@ -263,6 +269,9 @@ class Server:
             for end in ends:
                 if end.done():
                     end.result()
+        except asyncio.CancelledError:
+            sound = True  # a stop that was asked for: nothing is wrong with the engine
+            raise
         finally:
             self._stopping = True
             tasks += self._preparing
@@ -276,7 +285,11 @@ class Server:
             await self.pipeline.stop()
             self.receipts.close()
             await self.listener.stop()
-            self.storage.close()
+            try:
+                if sound and not self.pipeline.failed.done():
+                    await self.storage.leave_checkpoint()
+            finally:
+                self.storage.close()
 
     async def directory_for_queries(self) -> DataDirectory:
         """The files to read rows from: its `path`, its `identity`, and `log.synced_seq`, which is how far the log there
@@ -727,6 +740,7 @@ class Server:
             self.queries.expire(now)
             self.warehouse.watch(now)
             self.streams.watch(now)
+            self.history.watch(now)
             self.storage.keep_behind(self.streams.needed_behind())
             self.storage.keep_up(now)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import tempfile
 import time
 from typing import TYPE_CHECKING
@@ -23,9 +24,9 @@ from hullcast.broker.server.changing import apply_record
 from hullcast.network.wire.errors import CheckpointFailed, ConnectionLost, LogBroken, QueriesFailed, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
-    from hullcast.broker.log.checkpoint import CapturedState, Written
+    from hullcast.broker.log.checkpoint import CapturedState
     from hullcast.broker.log.recovery import DataDirectory
     from hullcast.broker.server.settings import ServerSettings
     from hullcast.broker.server.working import Working
@@ -36,12 +37,15 @@ log = logging.getLogger(__name__)
 TEMPORARY_LOG_BYTES = 32 << 20
 #: Seconds after a failure in which queries are refused at once: to try again means to copy all tables.
 PAUSE_S = 1.0
+#: A server that stops leaves a checkpoint if a start would have to replay so many updates; but gives it up when it
+#: would not be written so many seconds after the stop began.
+STOP_UPDATES, STOP_S = 10_000, 3.0
 
 
 class Storage:
     """Engine, receipts and log of a server, and its files. One thing is done with them at a time (`_under_way`)."""
 
-    def __init__(self, settings: ServerSettings, working: Working) -> None:
+    def __init__(self, settings: ServerSettings, working: Working, say: Callable[[str], None] = lambda _: None) -> None:
         self._settings, self._working = settings, working
         self.directory: DataDirectory | None = None  # what was given; a temporary one is only for queries
         if settings.data is None:
@@ -52,10 +56,14 @@ class Storage:
                 apply_record,
                 segment_bytes=settings.segment_bytes,
                 history_bytes=settings.history_bytes,
+                say=say,
             )
             self.engine, self.publishers, self.log = data.engine, data.publishers, data.log
         self.checkpoints = 0
-        self._checkpointed = (self.engine.seq, time.monotonic())
+        self._checkpointed = (self.engine.seq, time.monotonic())  # when the last one was begun
+        #: What a start would find in a checkpoint.
+        self._written_seq = self.engine.seq - (0 if self.directory is None else self.directory.recovered.updates)
+        self._writing_since, self._give_up_at = 0.0, math.inf
         self._temporary: DataDirectory | None = None
         self._temporary_due = 0  # bytes written to its log at which the next checkpoint is due
         self._refused: tuple[float, QueriesFailed] | None = None  # when, and why
@@ -122,8 +130,21 @@ class Storage:
     async def stop(self) -> None:
         """Begin nothing more, and wait for what is under way; the work on the event loop has ended."""
         self._stopping = True
+        self._give_up_at = time.monotonic() + STOP_S
         if self._under_way is not None:
             await asyncio.gather(self._under_way, return_exceptions=True)
+
+    async def leave_checkpoint(self) -> None:
+        """Let the next start be quick: a checkpoint of everything, if that is worth it and there is time for it. Behind
+        `stop`, when nobody uses the engine any more."""
+        directory = self.directory
+        if directory is not None and self.engine.seq - self._written_seq >= STOP_UPDATES:
+            try:
+                captured = await asyncio.to_thread(self._capture, directory)
+                await self._write_checkpoint(directory, captured)
+            except (TimeoutError, CheckpointFailed, LogBroken) as error:  # the log still has everything
+                why = str(error) if isinstance(error, TimeoutError) else error.reason
+                log.warning("no checkpoint left, the next start replays the log", extra={"why": why})
 
     def close(self) -> None:
         """Write what is pending, and let others have the directory; or remove it, if it is temporary."""
@@ -179,21 +200,43 @@ class Storage:
 
     async def _checkpoint(self, directory: DataDirectory) -> None:
         try:
-            written = await self._capture_and_write(directory)
+            await self._capture_and_write(directory)
         except Unavailable as error:
             log.error("checkpoint failed", extra={"why": str(error)})  # the log still has everything
             if directory is self._temporary:  # nobody needs it that much
                 await self._remove_temporary()
-            return
+
+    async def _capture_and_write(self, directory: DataDirectory) -> None:
+        captured: CapturedState = await self._working.do("checkpoint", directory.capturing())
+        await self._write_checkpoint(directory, captured)
+
+    async def _write_checkpoint(self, directory: DataDirectory, captured: CapturedState) -> None:
+        log_bytes = directory.log.statistics().written_bytes
+        self._writing_since = time.monotonic()
+        written = await asyncio.to_thread(directory.write_checkpoint, captured, self._go_on)
+        self._temporary_due = log_bytes + max(TEMPORARY_LOG_BYTES, written.size_bytes)
+        self._written_seq = written.seq
+        self.checkpoints += 1
         log.info("checkpoint written", extra={"seq": written.seq, "rows": written.rows, "bytes": written.size_bytes})
 
-    async def _capture_and_write(self, directory: DataDirectory) -> Written:
-        captured: CapturedState = await self._working.do("checkpoint", directory.capturing())
-        log_bytes = directory.log.statistics().written_bytes
-        written = await asyncio.to_thread(directory.write_checkpoint, captured)
-        self._temporary_due = log_bytes + max(TEMPORARY_LOG_BYTES, written.size_bytes)
-        self.checkpoints += 1
-        return written
+    def _capture(self, directory: DataDirectory) -> CapturedState:
+        """The state, copied in one go; TimeoutError if a stop cannot wait for it."""
+        work = directory.capturing()
+        try:
+            while True:
+                next(work)
+                self._go_on(1, 1)
+        except StopIteration as captured:
+            state: CapturedState = captured.value
+            return state
+        finally:
+            work.close()
+
+    def _go_on(self, done: int, total: int) -> None:
+        """Called between parts of a checkpoint, in its thread: TimeoutError if a stop cannot wait for the rest."""
+        now = time.monotonic()
+        if now + (now - self._writing_since) / done * (total - done) > self._give_up_at:
+            raise TimeoutError(f"the server is stopping, and it would take longer than {STOP_S:g} s")
 
     async def _write(self, directory: DataDirectory) -> None:
         """Let other processes read what is in the log by now."""

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from hullcast.broker.queries.derived import is_hidden
+from hullcast.broker.scheduling.heartbeat import Heartbeat
 from hullcast.broker.streams.definition import begins_behind, is_torn, kept_counts, start_of, terms_of
 from hullcast.broker.streams.messages import (
     AskPaths,
@@ -152,7 +153,8 @@ class StreamsProcess:
         self._came: deque[StreamResults] = deque()  # results that wait for the disk
         self._taking = False  # the next of them, in the next turn of the event loop
         self._report = StreamsReport(0, frozenset(), {})
-        self._heard_at = self._next_try = self._looked_at = 0.0
+        self._heartbeat: Heartbeat | None = None
+        self._next_try = self._looked_at = 0.0
         self._spoke = False  # the process, since it was started
         self._writing: asyncio.Task[None] | None = None
         self._reading_from = engine.seq  # up to there it has read, or need not
@@ -169,9 +171,11 @@ class StreamsProcess:
     def watch(self, now: float) -> None:
         """Called now and then: start the process if there are derived streams, kill one that hangs, and ask how its
         operators are."""
-        if self._end is not None and now - self._heard_at > (SILENCE_S if self._spoke else FIRST_WORD_S):
-            log.error("streams process hangs", extra={"silent_s": now - self._heard_at})
-            self._let_go()
+        if self._end is not None and self._heartbeat is not None:
+            why = self._heartbeat.lost(now, SILENCE_S if self._spoke else FIRST_WORD_S)
+            if why is not None:
+                log.error("streams process hangs", extra={"why": why})
+                self._let_go()
         if not self._engine.derived:
             self._reading_from = self._engine.seq
         if self._end is None:
@@ -226,7 +230,7 @@ class StreamsProcess:
             theirs.close()
         self._process, self._directory = process, directory
         self._end = await MessageEnd.over(ours, self._on_message, lambda: self._on_end(process))
-        self._heard_at, self._spoke = time.monotonic(), False
+        self._heartbeat, self._spoke = Heartbeat(process.pid, time.monotonic()), False
         self.processes += 1
         self._end.write(BeginStreams(str(directory.path), self.policy, self._limit_bytes, self._memory_bytes))
         self._definitions = self._told = -1
@@ -435,7 +439,9 @@ class StreamsProcess:
     # -- what it says ------------------------------------------------------------------------------------------
 
     def _on_message(self, message: object) -> None:
-        self._heard_at, self._spoke = time.monotonic(), True
+        self._spoke = True
+        if self._heartbeat is not None:
+            self._heartbeat.heard(time.monotonic())
         match message:
             case StreamResults():
                 self._came.append(message)

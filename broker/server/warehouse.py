@@ -18,6 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hullcast.broker.log.history import Life
+from hullcast.broker.scheduling.heartbeat import Heartbeat
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.file import ViewLife
 from hullcast.broker.warehouse.answering import with_worth
@@ -59,7 +60,8 @@ log = logging.getLogger(__name__)
 RELEASE_S = 0.02
 #: Tables that the process is told of at once; then others have their turn.
 TABLES_AT_ONCE = 10
-#: Seconds without a word after which the process is taken to hang, and killed: what it is told waits in our memory.
+#: Seconds without a word (it reports twice a second) after which the process is taken to hang, and killed: what it is
+#: told waits in our memory.
 SILENCE_S = 30.0
 #: Seconds after a failed start before the next one that no query asks for.
 RETRY_S = 5.0
@@ -193,7 +195,7 @@ class Warehouse:
         self._numbers = 0
         self._owed: dict[int, asyncio.Future[Any]] = {}
         self._large: dict[int, LargeAnswer] = {}
-        self._heard_at = 0.0
+        self._heartbeat: Heartbeat | None = None
         self._next_try = 0.0
         self._watching: asyncio.Task[None] | None = None
         self._report: dict[str, Any] = {}
@@ -244,7 +246,7 @@ class Warehouse:
         self._directory = directory
         self._tally, self._tally_from = self._engine.feed.tally(), self._engine.seq
         self._known, self._definitions, self._through = {}, -1, -1
-        self._heard_at = time.monotonic()
+        self._heartbeat = Heartbeat(process.pid, time.monotonic())
         self.processes += 1
         self._end.write(Begin(str(directory.path), self._places, self._limits, self.policy))
 
@@ -296,8 +298,8 @@ class Warehouse:
         """Called now and then: start the process if there are views, or a table is declared a feed; kill one that
         hangs."""
         self.on_release()  # files that replies do not wait for are written now and then
-        if self._end is not None and now - self._heard_at > SILENCE_S:  # it reports twice a second
-            log.error("warehouse process hangs", extra={"silent_s": now - self._heard_at})
+        if self._end is not None and self._heartbeat is not None and (why := self._heartbeat.lost(now, SILENCE_S)):
+            log.error("warehouse process hangs", extra={"why": why})
             self._let_go()
         if self._watching is not None and not self._watching.done():
             return
@@ -457,7 +459,8 @@ class Warehouse:
     # -- what it says ----------------------------------------------------------------------------------------
 
     def _on_message(self, message: object) -> None:
-        self._heard_at = time.monotonic()
+        if self._heartbeat is not None:
+            self._heartbeat.heard(time.monotonic())
         match message:
             case AnswerRows(number, body, spool):
                 large = None

@@ -11,6 +11,7 @@ import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hullcast.broker.scheduling.heartbeat import is_stopped
 from hullcast.broker.warehouse.files import remove_unfinished_of
 from hullcast.broker.warehouse.messages import MessageEnd, SharedOut
 from hullcast.broker.warehouse.worker import serve
@@ -100,7 +101,7 @@ class Workers:
             self._dying.remove(process)
             remove_unfinished_of(self._directory, process)
         for hand in list(self._hands):
-            if _is_stopped(hand.process):
+            if is_stopped(hand.process):
                 self._ended(hand)
         return gone
 
@@ -153,10 +154,3 @@ def _is_reaped(process: int) -> bool:
     with contextlib.suppress(ChildProcessError):
         return os.waitpid(process, os.WNOHANG)[0] != 0
     return True
-
-
-def _is_stopped(process: int) -> bool:
-    with contextlib.suppress(ChildProcessError):
-        child, status = os.waitpid(process, os.WNOHANG | os.WUNTRACED)
-        return child != 0 and os.WIFSTOPPED(status)
-    return False

@@ -1,7 +1,7 @@
 """What a process shows over HTTP, for load balancers, Prometheus and people with curl.
 
-    GET /healthz   200 while the process runs its event loop
-    GET /readyz    200 when it serves; 503 and the reason until then
+    GET /healthz   200 while the process runs its event loop, also while it recovers
+    GET /readyz    200 when it serves; 503 and the reason until then, and while it stops
     GET /metrics   Prometheus text format, or OpenMetrics if the client asks for it
     GET /status    JSON
 

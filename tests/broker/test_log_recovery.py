@@ -282,7 +282,7 @@ def test_nobody_else_may_read_what_is_written(tmp_path: Path, umask: int, monkey
     finally:
         os.umask(before)
     found = modes(tmp_path / "data")
-    assert len(found) == 7, "folder, log, lock, identity, a checkpoint, two segments"
+    assert len(found) == 8, "folder, log, lock, identity, a checkpoint, three segments"
     for name, mode in (found | seen).items():
         assert mode == (0o700 if name in (".", "log") else 0o600), name
     assert any(name.endswith(".tmp") for name in seen), "also while it was being written"

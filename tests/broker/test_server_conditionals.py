@@ -243,6 +243,33 @@ def test_a_clock_that_is_set_back_does_not_stop_a_period() -> None:
     assert one.fires == 1
 
 
+def test_a_clock_that_is_corrected_does_not_fire_the_same_multiple_twice() -> None:
+    kept = Keeping()
+    one = kept.make(group_of(None, every_s=3600.0), wall=3600.0 * 9.5)
+    assert kept.all.tick(36000.003) == 39600.0
+    assert one.fires == 1
+    assert kept.all.tick(35999.993) == 39600.0  # set back by ten milliseconds
+    assert kept.all.tick(36000.003) == 39600.0
+    assert one.fires == 1
+    assert kept.all.tick(39600.0) == 43200.0
+    assert one.fires == 2
+
+
+@pytest.mark.parametrize("jump_s", [3600.0, -3600.0, -86400.0, 86400.0])
+def test_after_a_jump_of_the_clock_a_period_neither_storms_nor_falls_silent(jump_s: float) -> None:
+    kept = Keeping()
+    one = kept.make(group_of(None, every_s=10.0), wall=1e6 + 3.0)
+    before = after = 0
+    for second in range(1, 200):
+        wall = 1e6 + 3.0 + second + (jump_s if second > 100 else 0.0)
+        following = kept.all.tick(wall)
+        assert following is not None
+        assert 0.0 < following - wall <= 15.0
+        before, after = (one.fires, 0) if second <= 100 else (before, one.fires - before)
+    assert before == 10
+    assert after in (10, 11)
+
+
 def test_a_conditional_may_have_both_a_condition_and_a_period() -> None:
     kept = Keeping()
     one = kept.make(group_of("SELECT COUNT(*) FROM R", every_s=10.0), wall=3.0)

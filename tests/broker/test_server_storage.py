@@ -23,6 +23,7 @@ from hullcast.broker.log.directory import LOG, read_identity
 from hullcast.broker.log.history import HistoryReader, Life, PortionLimits
 from hullcast.broker.log.recovery import DataDirectory
 from hullcast.broker.log.segment import SegmentWriter, segments
+from hullcast.broker.log.verify import verify
 from hullcast.broker.server import storage, working
 from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.client import Client
@@ -311,6 +312,7 @@ async def test_a_server_stops_while_its_tables_are_being_copied(
     durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "CAPTURED_AT_ONCE", 1)
+    monkeypatch.setattr(storage, "STOP_S", 0.0)
     options = {"data": tmp_path / "data", "checkpoint_updates": 10_000} if durable else {}
     async with memory_server(**options) as (server, hc):
         await hc.execute(CREATE.format("T"))
@@ -322,6 +324,46 @@ async def test_a_server_stops_while_its_tables_are_being_copied(
     if asking is not None:
         assert isinstance((await asyncio.gather(asking, return_exceptions=True))[0], asyncio.CancelledError)
         assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("time_for", ["all", "nothing", "some"])
+async def test_a_stop_leaves_a_checkpoint_if_there_is_time_for_one(
+    time_for: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    data, rows = tmp_path / "data", 2 * storage.STOP_UPDATES
+    monkeypatch.setattr(storage, "STOP_S", 0.0 if time_for == "nothing" else 1e9)
+    monkeypatch.setattr(checkpoint, "_ROWS_AT_ONCE", rows // 4)
+
+    def is_up(done: int, total: int) -> None:
+        if 1 < done < total:
+            raise TimeoutError("in the middle of writing")
+
+    async with memory_server(data=data) as (server, hc):
+        await hc.execute(CREATE.format("T"))
+        await hc.publish("T", {"K": np.arange(rows), "X": np.arange(rows) / 2})
+        if time_for == "some":
+            monkeypatch.setattr(server.storage, "_go_on", is_up)
+    assert len(checkpoints(data)) == (time_for == "all")
+    assert ("no checkpoint left" in caplog.text) is (time_for != "all")
+    assert (segments(data / LOG)[-1][1].stat().st_size < 100) is (time_for == "all")  # nothing to read again
+    async with memory_server(data=data) as (server, hc):
+        assert server.storage.directory is not None
+        recovered = server.storage.directory.recovered
+        assert (recovered.updates, recovered.leftovers) == (0 if time_for == "all" else rows, 0)
+        await hc.publish("T", {"K": [-1], "X": [0.0]})
+        assert await hc.query("SELECT COUNT(*), SUM(X) FROM T") == [(rows + 1, rows * (rows - 1) / 4)]
+    assert verify(data).problems == ()
+
+
+async def test_a_stop_leaves_no_checkpoint_if_little_was_changed(tmp_path: Path) -> None:
+    for _ in range(2):
+        async with memory_server(data=tmp_path / "data") as (_, hc):
+            await hc.execute("CREATE TABLE IF NOT EXISTS T (K INTEGER PRIMARY KEY)")
+            await hc.publish("T", {"K": np.arange(storage.STOP_UPDATES // 2 - 1)})
+    assert not checkpoints(tmp_path / "data")
+    async with memory_server(data=tmp_path / "data") as (_, hc):
+        await hc.publish("T", {"K": [1, 2]})  # but what was replayed counts, too
+    assert len(checkpoints(tmp_path / "data")) == 1
 
 
 async def test_folders_of_killed_servers_are_removed_and_no_others(folder: Path) -> None:

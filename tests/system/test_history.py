@@ -18,6 +18,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no types
 import pytest
 
 import hullcast
+from hullcast.broker.scheduling import heartbeat
 from hullcast.broker.server import history as history_module
 from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.client import Client
@@ -176,6 +177,18 @@ async def test_the_process_that_reads_may_be_killed(tmp_path: Path) -> None:
         assert seqs == list(range(1, 200_011))
 
 
+async def test_the_process_that_reads_may_be_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "STOPPED_S", 0.3)
+    async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path, link=PATIENT) as made, made.client() as hc:
+        await hc.execute(CREATE)
+        await hc.publish("T", {"K": 1})
+        await all_changes(hc)
+        process().send_signal(signal.SIGSTOP)
+        async with asyncio.timeout(history_module.PATIENCE_S / 2):
+            assert len(await all_changes(hc)) == 1
+        assert server_of(made).history.processes == 2
+
+
 def server_of(made: Any) -> Server:
     assert isinstance(made.server, TaskMember)
     assert isinstance(made.server.service, Server)
@@ -186,6 +199,7 @@ async def test_waiting_reads_are_bounded_and_a_client_that_left_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history_module, "WAITING_PER_OWNER", 5)
+    monkeypatch.setattr(heartbeat, "STOPPED_S", PATIENCE_S)
     async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path, link=PATIENT) as made, made.client() as hc:
         await hc.execute(CREATE)
         await hc.publish("T", {"K": 1})

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import resource
 import signal
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 import hullcast
+from hullcast.broker.log.record import NOBODY, RecordKind
+from hullcast.broker.log.recovery import open_directory
+from hullcast.broker.server.changing import apply_record
+from hullcast.clients.cli.processes.child import launch
 from hullcast.network.security.keys import make_pair, write_pair
+from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import HullcastError, NotPermitted, Unavailable
+from hullcast.network.wire.values import from_list
 from tests.support.exposition import OPENMETRICS, only_value, read_metrics
-from tests.support.processes import ANYWHERE, get, hull, marked, started, wait_until
+from tests.support.processes import ANYWHERE, LIMIT_S, get, hull, marked, started, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +99,53 @@ async def test_a_killed_server_comes_back_with_every_acknowledged_row(tmp_path: 
     assert len(rows) <= len(acknowledged) + 1
 
 
+async def test_a_recovering_server_answers_probes_and_stops_when_told(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    await asyncio.to_thread(_write_log, data, 40_000)
+    words = ("server", "--data", str(data), "--listen", ANYWHERE, "--monitor", "127.0.0.1:0")
+    for stop_early in (True, False):
+        lines: list[str] = []
+        server = await launch(words, name="server", hear=lines.append)
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                monitor = await _monitor_of(lines)
+                told = [await get(f"{monitor}/readyz")]
+                while told[-1][0] == 503:
+                    assert await get(f"{monitor}/healthz") == (200, "ok\n")
+                    assert (await get(f"{monitor}/status"))[0] == (await get(f"{monitor}/metrics"))[0] == 200
+                    told.append(await get(f"{monitor}/readyz"))
+                    if stop_early and "%" in told[-1][1]:
+                        break
+                assert told[0] == (503, "preparing compiled code\n")
+                assert any(
+                    re.fullmatch(r"replaying the log: [\d,]+ of [\d,]+ bytes \(\d+ %\)\n", why) for _, why in told
+                )
+                assert stop_early or told[-1] == (200, "ready\n")
+                async with asyncio.timeout(5.0):
+                    assert await server.stop() == 0
+        finally:
+            await server.stop(0.0)
+        assert any("replaying the log after_record=0" in line for line in lines)
+        assert any("data recovered" in line for line in lines) is not stop_early
+    assert any("last_seq=40000" in line for line in lines)
+
+
+def _write_log(data: Path, records: int) -> None:
+    """A data directory whose log takes a while to replay."""
+    opened = open_directory(data, apply_record)
+    opened.log.append(RecordKind.STATEMENT, CREATE.encode(), first=1, count=0)
+    payload = bodies.encode(bodies.Publish("T", {"K": from_list([1]), "V": from_list([1.0])}, None, NOBODY, 0))
+    for number in range(records):
+        opened.log.append(RecordKind.BATCH, payload, first=number + 1, count=1)
+    opened.close()
+
+
+async def _monitor_of(lines: list[str]) -> str:
+    """Where a server's monitor listens, from its log."""
+    await wait_until(lambda: any("monitor listening" in line for line in lines))
+    return next("http://" + line.split("address=")[1] for line in lines if "monitor listening" in line)
+
+
 async def test_a_stop_under_load_is_quick_and_loses_nothing(tmp_path: Path) -> None:
     words = ("server", "--data", str(tmp_path / "data"), "--listen", ANYWHERE)
     acknowledged: set[int] = set()
@@ -111,6 +166,24 @@ async def test_a_stop_under_load_is_quick_and_loses_nothing(tmp_path: Path) -> N
     async with started(*words) as server, hullcast.connect(server.endpoint) as hc:
         rows = {key for (key,) in await hc.query("SELECT K FROM T")}
     assert acknowledged <= rows
+
+
+@pytest.mark.slow
+async def test_a_server_stops_quickly_though_its_helpers_are_stopped(tmp_path: Path) -> None:
+    words = ("server", "--data", str(tmp_path / "data"), "--listen", ANYWHERE)
+    async with started(*words) as server, hullcast.connect(server.endpoint) as hc:
+        await hc.execute(CREATE)
+        await hc.execute("CREATE STREAM R (K INTEGER)")
+        await hc.execute("CREATE STREAM D AS SELECT R.K, T.V FROM R JOIN T ON R.K = T.K")
+        assert await hc.query("SELECT COUNT(*) FROM T") == [(0,)]
+        async for _ in hc.changes("T"):
+            pass
+        helpers = psutil.Process(server.pid).children
+        await wait_until(lambda: len(helpers()) == 3)
+        for helper in helpers(recursive=True):
+            helper.suspend()
+        async with asyncio.timeout(5.0):
+            assert await server.stop() == 0
 
 
 async def test_a_server_that_cannot_write_its_log_stops_and_says_so(tmp_path: Path) -> None:

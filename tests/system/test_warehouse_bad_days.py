@@ -13,7 +13,9 @@ import numpy as np
 import psutil
 import pytest
 
+from hullcast.broker.scheduling import heartbeat
 from hullcast.broker.server.service import Server
+from hullcast.broker.server.warehouse import SILENCE_S
 from hullcast.broker.warehouse.files import FOLDER
 from hullcast.broker.warehouse.live import SPOOL
 from hullcast.broker.warehouse.messages import AnswerRows, Ask
@@ -160,21 +162,21 @@ async def test_a_worker_that_was_stopped_is_replaced(tmp_path: Path) -> None:
         assert await hc.query("SELECT count(*) FROM T", timeout=10.0) == [(2,)]
 
 
-@pytest.mark.slow
-async def test_a_warehouse_that_says_nothing_is_replaced_though_nobody_asks(
+async def test_a_warehouse_that_was_stopped_is_replaced_and_the_query_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise all that it is told would wait in the server's memory."""
+    monkeypatch.setattr(heartbeat, "STOPPED_S", 0.3)
     async with serving(tmp_path) as (_, _server, hc):
         await hc.execute(CREATE)
-        assert await hc.query("SELECT count(*) FROM T") == [(0,)]
-        stopped = warehouse_process()
-        with monkeypatch.context() as impatient:
-            impatient.setattr("hullcast.broker.server.warehouse.SILENCE_S", 1.5)
-            stopped.suspend()
-            await wait_for(lambda: not _lives(stopped), "it is killed")
-        await hc.publish("T", [{"K": 2}])
+        await hc.publish("T", [{"K": 1}])
         assert await hc.query("SELECT count(*) FROM T") == [(1,)]
+        stopped = warehouse_process()
+        stopped.suspend()
+        assert await hc.query("SELECT count(*) FROM T", timeout=SILENCE_S / 2) == [(1,)]
+        assert not _lives(stopped)
+        stopped = warehouse_process()
+        stopped.suspend()  # otherwise all that it is told would wait in the server's memory, though nobody asks
+        await wait_for(lambda: not _lives(stopped), "it is killed")
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from hullcast.network.wire.errors import PeerClosed
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from prometheus_client.metrics_core import Metric
     from rich.console import Console
@@ -43,10 +44,13 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if prepared is None:
         return 0
     settings = prepared.settings
-    warm_node()
-    node = Node(settings, prepared.rights, curve=prepared.curve, parent_curve=prepared.parent_curve)
 
-    def metrics() -> list[Metric]:
+    def make(say: Callable[[str], None]) -> Node:
+        say("preparing compiled code")
+        warm_node()
+        return Node(settings, prepared.rights, curve=prepared.curve, parent_curve=prepared.parent_curve)
+
+    def metrics(node: Node) -> list[Metric]:
         from hullcast.network.node.metrics import node_metrics
 
         return node_metrics(node)
@@ -54,12 +58,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     running = Running(
         role="node",
         name=settings.name,
-        service=node,
+        make=make,
         monitor=settings.monitor,
         allow=settings.security.allow,
         metrics=metrics,
-        status=node.status,
-        missing=lambda: missing(node),
+        status=Node.status,
+        missing=missing,
     )
     serve(running, announcer(as_json=arguments.json, text=f", below {', '.join(settings.parent)}"))
     leave(0)

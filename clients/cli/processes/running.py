@@ -1,8 +1,11 @@
 """Run a server or a node as a process: its monitor, its ready line, and what signals do.
 
-SIGTERM, SIGINT   stop: no more requests, sync the log, answer what is synced, say BYE; exit code 0
+SIGTERM, SIGINT   stop: no more requests, sync the log, answer what is synced, say BYE, leave a checkpoint; exit code 0
 SIGINT again      stop at once; what was acknowledged is on disk, nothing else was promised
 SIGHUP            read the allow list again; a bad one is reported, and the old one stays
+
+The monitor and the signals come first; then a thread makes the service, which may take long (a server reads its log),
+and the event loop goes on meanwhile. A stop does not wait for that thread: what it does to files is safe to interrupt.
 """
 
 from __future__ import annotations
@@ -16,9 +19,9 @@ import signal
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 from hullcast.network.security.rights import Rights
 from hullcast.network.wire.errors import BadSetting, HullcastError, InvariantBroken
@@ -60,24 +63,59 @@ class Service(Protocol):
         """Why it cannot serve, if it cannot."""
 
 
+Made = TypeVar("Made", bound=Service)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class Running(Generic[Made]):
     """A service and how its process shows it."""
 
     role: str
     name: str
-    service: Service
+    make: Callable[[Callable[[str], None]], Made]  # in a thread; it is given whom to tell what it is about
     monitor: str  # its address, or empty
     allow: Path | None  # the allow list, for SIGHUP
-    metrics: Callable[[], Iterable[Metric]]  # only called if there is a monitor: prometheus_client is imported then
-    status: Callable[[], Mapping[str, object]]
-    missing: Callable[[], str | None]  # before the first time it serves: what for; raises when waiting is pointless
+    metrics: Callable[[Made], Iterable[Metric]]  # only called if there is a monitor: prometheus_client is imported then
+    status: Callable[[Made], Mapping[str, object]]
+    missing: Callable[[Made], str | None]  # before the first time it serves: what for; raises when waiting is pointless
 
 
-def serve(running: Running, announce: Callable[[dict[str, object]], None]) -> None:
+class _Process(Generic[Made]):
+    """The service as far as it has come."""
+
+    def __init__(self, running: Running[Made]) -> None:
+        self.running = running
+        self.service: Made | None = None
+        self.doing = "starting"  # until there is a service
+        self.stop = asyncio.Event()  # set when a stop is asked for
+        self.reload_due = False  # the allow list is to be read again when there is one
+
+    def say(self, doing: str) -> None:
+        """What the thread that makes the service is about; called there."""
+        self.doing = doing
+
+    def ready(self) -> str | None:
+        """Why it cannot serve, if it cannot."""
+        if self.stop.is_set():
+            return "stopping"
+        return self.doing if self.service is None else self.service.ready()
+
+    def metrics(self) -> Iterable[Metric]:
+        """Those of the service."""
+        return () if self.service is None else self.running.metrics(self.service)
+
+    def status(self) -> Mapping[str, object]:
+        """That of the service; before there is one, what is being done."""
+        if self.service is None:
+            return {"name": self.running.name, "starting": self.doing}
+        return self.running.status(self.service)
+
+
+def serve(running: Running[Made], announce: Callable[[dict[str, object]], None]) -> None:
     """Run until a signal says stop, or raise what went wrong; `announce` is called once, when it serves."""
+    process = _Process(running)
     try:
-        asyncio.run(_serve(running, _monitor(running), announce))
+        asyncio.run(_serve(process, _monitor(process), announce))
     except HullcastError:
         raise
     except Exception as error:
@@ -85,31 +123,76 @@ def serve(running: Running, announce: Callable[[dict[str, object]], None]) -> No
         raise InvariantBroken(f"the {running.role} stopped: {type(error).__name__}: {error}") from error
 
 
-def _monitor(running: Running) -> Monitor | None:
+def _monitor(process: _Process[Made]) -> Monitor | None:
     """Its monitor, if it has one; made before the event loop runs: importing aiohttp would stop the loop."""
-    if not running.monitor:
+    if not process.running.monitor:
         return None
     from hullcast.network.monitor.http import Monitor
 
-    return Monitor(running.monitor, ready=running.service.ready, metrics=running.metrics, status=running.status)
+    return Monitor(process.running.monitor, ready=process.ready, metrics=process.metrics, status=process.status)
 
 
-async def _serve(running: Running, monitor: Monitor | None, announce: Callable[[dict[str, object]], None]) -> None:
-    """The service and what is beside it: whichever ends first ends the other."""
-    started, stop = asyncio.Event(), asyncio.Event()
-    with _signals(running, stop):
-        service = asyncio.create_task(running.service.run(started), name=f"{running.role}.run")
-        beside = asyncio.create_task(_beside(running, monitor, started, stop, announce), name=f"{running.role}.beside")
+async def _serve(
+    process: _Process[Made], monitor: Monitor | None, announce: Callable[[dict[str, object]], None]
+) -> None:
+    """The service and its monitor, from the first moment to the last."""
+    role = process.running.role
+    with _signals(process):
+        stopping = asyncio.create_task(process.stop.wait(), name=f"{role}.stop")
         try:
-            await asyncio.wait((service, beside), return_when=asyncio.FIRST_COMPLETED)
+            if monitor is not None:
+                await monitor.start()
+            making = _in_thread(process)
+            await asyncio.wait((making, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if making.done():
+                process.service = making.result()
+                await _run(process, process.service, monitor, announce)
         finally:
-            service.cancel()
-            beside.cancel()
-            results = await asyncio.gather(service, beside, return_exceptions=True)
+            stopping.cancel()
+            if monitor is not None:
+                await monitor.stop()
+    log.info("stopped", extra={"role": role})
+
+
+def _in_thread(process: _Process[Made]) -> asyncio.Future[Made]:
+    """The service, when it is made. Not `to_thread`: at its end the event loop would wait for the thread."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Made] = loop.create_future()
+
+    def make() -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            try:
+                made = process.running.make(process.say)
+            except BaseException as error:  # noqa: BLE001  (raised where the service is awaited)
+                loop.call_soon_threadsafe(future.set_exception, error)
+            else:
+                loop.call_soon_threadsafe(future.set_result, made)
+
+    threading.Thread(target=make, name=f"hullcast-{process.running.role}-start", daemon=True).start()
+    return future
+
+
+async def _run(
+    process: _Process[Made],
+    made: Made,
+    monitor: Monitor | None,
+    announce: Callable[[dict[str, object]], None],
+) -> None:
+    """The service and what is beside it: whichever ends first ends the other."""
+    running, started = process.running, asyncio.Event()
+    if process.reload_due:
+        reload(running, made)
+    service = asyncio.create_task(made.run(started), name=f"{running.role}.run")
+    beside = asyncio.create_task(_beside(process, made, monitor, started, announce), name=f"{running.role}.beside")
+    try:
+        await asyncio.wait((service, beside), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        service.cancel()
+        beside.cancel()
+        results = await asyncio.gather(service, beside, return_exceptions=True)
     for result in results:
         if isinstance(result, Exception):  # not CancelledError, which is how a requested stop looks
             raise result
-    log.info("stopped", extra={"role": running.role})
 
 
 def leave(code: int) -> NoReturn:
@@ -124,40 +207,35 @@ def leave(code: int) -> NoReturn:
 
 
 async def _beside(
-    running: Running,
+    process: _Process[Made],
+    service: Made,
     monitor: Monitor | None,
     started: asyncio.Event,
-    stop: asyncio.Event,
     announce: Callable[[dict[str, object]], None],
 ) -> None:
-    """Answer the monitor's callers, say when it serves, and wait for the stop."""
+    """Say when it serves, and wait for the stop."""
+    running = process.running
     await started.wait()
-    if monitor is not None:
-        await monitor.start()
-    try:
-        if await _wait_ready(running, stop):
-            gc.freeze()  # what is here stays: a full collection would go through all the compiler's objects, for 40 ms
-            announce(
-                {
-                    "ready": True,
-                    "role": running.role,
-                    "name": running.name,
-                    "endpoint": running.service.endpoint,
-                    "monitor": f"http://{monitor.address}" if monitor is not None else None,
-                    "pid": os.getpid(),
-                }
-            )
-        await stop.wait()
-    finally:
-        if monitor is not None:
-            await monitor.stop()
+    if await _wait_ready(lambda: running.missing(service), process.stop):
+        gc.freeze()  # what is here stays: a full collection would go through all the compiler's objects, for 40 ms
+        announce(
+            {
+                "ready": True,
+                "role": running.role,
+                "name": running.name,
+                "endpoint": service.endpoint,
+                "monitor": f"http://{monitor.address}" if monitor is not None else None,
+                "pid": os.getpid(),
+            }
+        )
+    await process.stop.wait()
 
 
-async def _wait_ready(running: Running, stop: asyncio.Event) -> bool:
+async def _wait_ready(what_is_missing: Callable[[], str | None], stop: asyncio.Event) -> bool:
     """Whether it came so far before the stop."""
     remind_at = time.monotonic() + REMIND_S
     while not stop.is_set():
-        missing = running.missing()
+        missing = what_is_missing()
         if missing is None:
             return True
         if time.monotonic() >= remind_at:
@@ -171,8 +249,8 @@ async def _wait_ready(running: Running, stop: asyncio.Event) -> bool:
 
 
 @contextmanager
-def _signals(running: Running, stop: asyncio.Event) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
+def _signals(process: _Process[Made]) -> Iterator[None]:
+    loop, running, stop = asyncio.get_running_loop(), process.running, process.stop
     had_terminal = os.isatty(0)
     watchdog = threading.Timer(STOP_S, _end, (f"the {running.role} did not stop within {STOP_S:g} s",))
     watchdog.daemon = True
@@ -189,8 +267,10 @@ def _signals(running: Running, stop: asyncio.Event) -> Iterator[None]:
     def hang_up() -> None:
         if had_terminal and not os.isatty(0):  # the terminal was closed: this is not a request to read the allow list
             ask_to_stop(signal.SIGHUP)
+        elif process.service is None:
+            process.reload_due = True
         else:
-            reload(running)
+            reload(running, process.service)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ask_to_stop, number)
@@ -203,9 +283,8 @@ def _signals(running: Running, stop: asyncio.Event) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-def reload(running: Running) -> None:
+def reload(running: Running[Made], service: Made) -> None:
     """Read the allow list again, and close the links of keys that are no longer on it."""
-    children = running.service.children
     if running.allow is None:
         log.warning("no allow list to read again")
         return
@@ -214,9 +293,9 @@ def reload(running: Running) -> None:
     except BadSetting as error:
         log.error("allow list refused, the old one stays", extra={"why": str(error)})
         return
-    running.service.take_rights(rights)
+    service.take_rights(rights)
     gone = 0
-    for peer in list(children.peers.values()):
+    for peer in list(service.children.peers.values()):
         identity = rights.who(peer.key, peer.name)
         if not identity.known or (peer.role == "node" and not identity.node):
             peer.close("denied", "the allow list has changed")
