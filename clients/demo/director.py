@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hullcast.clients.demo.judge import Continuity, Judge, Moment, judge_all
 from hullcast.clients.demo.record import RecordReader
-from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, PUBLISHER, VICTIM, many_ranges, wanted
+from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, HOSTS, PUBLISHER, VICTIM, WANTED, many_ranges
 from hullcast.clients.demo.stage import DemoStage
 from hullcast.clients.demo.stocks import size_of
 from hullcast.clients.demo.traffic import ContentNetwork, DemoTraffic, LinkLoad, unicast
@@ -74,6 +74,7 @@ class DemoState:
     rate: float = 0.0  # recent updates a second
     told_rate: float = 0.0  # recent new answers a second
     traffic: DemoTraffic = NO_TRAFFIC
+    cpu_s: float = 0.0  # of server, nodes and clients, since the replay began
     places: dict[str, str] = field(default_factory=lambda: dict(AT_FIRST))
     connected: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(AT_FIRST, True))
     alive: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(GATEWAYS, True))
@@ -87,7 +88,7 @@ class DemoState:
     def title(self) -> str:
         """What this is."""
         stocks, clients = self.settings.rows, len(CLIENTS)
-        return f"Hullcast: {stocks:,} stocks, {self.subscriptions:,} SQL subscriptions in {clients} processes"
+        return f"Hullcast: {stocks:,} stocks, {self.subscriptions:,} SQL subscriptions, {clients} clients"
 
 
 class Director:
@@ -103,18 +104,18 @@ class Director:
         self._content = ContentNetwork(self._ranges)
         self._reader = RecordReader(self._stage.record)
         self._continuity = Continuity()
-        self._queries = sorted({one.sql for client in CLIENTS for one in wanted(client)})
         self._moments: list[Moment] = []
         self._updates = 0  # of the replay, read from the record
         self._killed_at: float | None = None
+        self._cpu_before_s = 0.0
         self._lately: deque[tuple[float, int, int]] = deque()
-        self.state = DemoState(settings, on_screen())
+        self.state = DemoState(settings, [Shown(name, one.kind, one.sql) for name, one in WANTED.items()])
 
     async def run(self) -> Summary:
         """All of it; when this returns or raises, no process is left."""
         began = time.monotonic()
         try:
-            self._phase("starting a server, a root, two gateways and four client processes")
+            self._phase("starting a server, a root, four gateways, the clients and a publisher")
             self.state.subscriptions = await self._stage.start(self._step)
             self._read_record(counting=False)
             await self._play()
@@ -124,7 +125,7 @@ class Director:
             await self._look()
             self._phase("comparing every answer with SQL")
             verdict = self._judge_all(results)
-            return Summary.of(self.state, verdict, time.monotonic() - began)
+            return Summary.of(self.state, verdict, self._judge.range_s, time.monotonic() - began)
         finally:
             await self._stage.stop()
             self._content.close()
@@ -133,6 +134,7 @@ class Director:
     async def _play(self) -> None:
         """Replay the trace; the gateway dies when half of it, or of the time, is over."""
         began, settings = time.monotonic(), self._settings
+        self._cpu_before_s = self._stage.cpu_s()
         await self._stage.workers[PUBLISHER].ask("play", seconds=settings.seconds)
         self.state.playing = True
         self._phase("")
@@ -161,20 +163,23 @@ class Director:
         """Ask all processes how it goes; whether the replay is over."""
         self._stage.check()
         workers = self._stage.workers
-        looks = dict(zip(workers, await asyncio.gather(*(one.ask("look") for one in workers.values())), strict=True))
+        asked = zip(workers, await asyncio.gather(*(one.ask("look") for one in workers.values())), strict=True)
+        looks: dict[str, Any] = {}
+        for worker, look in asked:
+            looks |= look if worker in HOSTS else {worker: look}
         carried, left_server = await self._stage.carried()
         state = self.state
         for name, look in looks.items():
             self._place(name, look)
         for shown in state.shown:
-            place = [one.sql for one in wanted(shown.client)].index(shown.sql)
-            shown.look(**looks[shown.client]["answers"][place])
+            shown.look(**looks[shown.client]["answer"])
         told = sum(looks[name]["told"] for name in CLIENTS)
         rows = sum(looks[name]["row_bytes"] for name in CLIENTS)
         state.published = looks[PUBLISHER]["published"]
         state.traffic = DemoTraffic(
-            self._updates, left_server, told, self._content.held, carried, self._content.load, unicast(told, rows)
+            self._updates, left_server, told, self._content.asked, carried, self._content.load, unicast(told, rows)
         )
+        state.cpu_s = self._stage.cpu_s() - self._cpu_before_s
         if not state.phase:  # while the replay goes on
             self._rates(time.monotonic(), state.published, told)
         return bool(looks[PUBLISHER]["done"])
@@ -183,9 +188,9 @@ class Director:
         state = self.state
         state.connected[name] = look["connected"]
         state.places[name] = self._stage.gateway_at(look["endpoint"]) or state.places[name]
-        for move in look["moves"]:
-            if self._killed_at is not None and move["at"] >= self._killed_at and AT_FIRST[name] == VICTIM:
-                state.moved_ms.setdefault(name, 1e3 * (move["at"] - self._killed_at))
+        for at in look["moved"]:
+            if self._killed_at is not None and at >= self._killed_at and AT_FIRST[name] == VICTIM:
+                state.moved_ms.setdefault(name, 1e3 * (at - self._killed_at))
 
     def _rates(self, now: float, published: int, told: int) -> None:
         self._lately.append((now, published, told))
@@ -205,7 +210,9 @@ class Director:
                 self._updates += size_of(entry.action)
                 self._content.carry(entry.action.table, entry.last, moved, self.state.places)
             if entry.moment:
-                self._moments.append(Moment(entry.last, {sql: self._judge.answer(sql) for sql in self._queries}))
+                self._moments.append(
+                    Moment(entry.last, {one.sql: self._judge.answer(one.sql) for one in WANTED.values()})
+                )
 
     def _judge_all(self, results: dict[str, dict[str, Any]]) -> Verdict:
         verdict = judge_all(results, self._judge, self._moments, self._ranges)
@@ -223,12 +230,3 @@ class Director:
     def _phase(self, text: str) -> None:
         self.state.phase = text
         self._draw(self.state)
-
-
-def on_screen() -> list[Shown]:
-    """What is shown: one subscription of each kind, of one client after the other."""
-    found = []
-    for i in range(len(wanted(CLIENTS[0]))):
-        client = CLIENTS[i % len(CLIENTS)]
-        found.append(Shown(client, wanted(client)[i].kind, wanted(client)[i].sql))
-    return found

@@ -6,6 +6,7 @@ import sqlite3
 from collections import Counter
 from dataclasses import dataclass, field
 from math import isclose
+from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,6 +45,7 @@ class Judge:
     def __init__(self) -> None:
         self._database = sqlite3.connect(":memory:")
         self.seq = 0
+        self._ranges, self._ranges_s = 0, 0.0  # those asked by `minima`, and the CPU time that SQLite took for them
         self._keys: dict[str, str] = {}
         for sql in CREATES:
             self._database.execute(sql)
@@ -68,11 +70,18 @@ class Judge:
         self._database.execute("CREATE TEMP TABLE ASKED (ID INTEGER PRIMARY KEY, LOW REAL, HIGH REAL)")
         asked = zip(range(len(ranges)), ranges.low.tolist(), ranges.high.tolist(), strict=True)
         self._database.executemany("INSERT INTO ASKED VALUES (?, ?, ?)", asked)
+        began = process_time()
         rows = self._database.execute(
             "SELECT (SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN LOW AND HIGH) FROM ASKED ORDER BY ID"
         ).fetchall()
+        self._ranges, self._ranges_s = self._ranges + len(ranges), self._ranges_s + process_time() - began
         self._database.execute("DROP TABLE ASKED")
         return np.array([np.nan if value is None else value for (value,) in rows], np.float64)
+
+    @property
+    def range_s(self) -> float:
+        """The CPU time that SQLite took for a range, on average."""
+        return self._ranges_s / max(1, self._ranges)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -175,8 +184,8 @@ def judge_all(
     for client, result in results.items():
         if result["seq"] != judge.seq:
             verdict.fault(f"{client} is at update {result['seq']}, the publisher at {judge.seq}")
-        for one in result["watched"]:
-            _judge_stream(verdict, client, one, judge, moments)
+        if result["watched"] is not None:
+            _judge_stream(verdict, client, result["watched"], judge, moments)
         mine = share_of(ranges, client)
         expected = judge.minima(mine)
         for name, count in (("many", "final"), ("rebuilt", "rebuilt")):

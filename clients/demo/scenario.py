@@ -1,4 +1,4 @@
-"""Who subscribes to what in the demo: each client process one query of every kind, and its share of many MIN ranges."""
+"""Who subscribes to what in the demo: all clients to personal ranges, ten of them to one more that is on the screen."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from hullcast.clients.demo.stocks import SECTORS
 from hullcast.sim.seeds import generator
 from hullcast.sim.traces.table51 import RangeColumns
 
-CLIENTS = ("client-1", "client-2", "client-3")
+CLIENTS = tuple(f"client-{number}" for number in range(1, 25))
 PUBLISHER = "publisher"
-GATEWAYS = ("gateway-1", "gateway-2")
-#: The gateway that is killed, and who is there then: two of three subscribing processes, and the publisher itself.
+GATEWAYS = ("gateway-1", "gateway-2", "gateway-3", "gateway-4")
+#: The gateway that is killed; six clients are there then, and the publisher itself.
 VICTIM = GATEWAYS[0]
-AT_FIRST = {"client-1": VICTIM, "client-2": GATEWAYS[1], "client-3": VICTIM, PUBLISHER: VICTIM}
+AT_FIRST = {name: GATEWAYS[i % len(GATEWAYS)] for i, name in enumerate(CLIENTS)} | {PUBLISHER: VICTIM}
+#: The processes in which the clients are, each with a connection of its own.
+HOSTS = {"clients-1": CLIENTS[:12], "clients-2": CLIENTS[12:]}
 
-#: What the many subscribe to: ranges of RISK, as a million users might draw them.
+#: What the many subscribe to: every user of a client has a personal range of RISK.
 MANY = "SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN ? AND ?"
 EVERY_ROW = "1"
 
@@ -33,34 +35,37 @@ class Wanted:
     holds: Mapping[str, str]
 
 
-def wanted(client: str) -> tuple[Wanted, ...]:
-    """The subscriptions of a client process, one of each kind; those of other clients have other bounds."""
-    i = CLIENTS.index(client)
-    per, level = f"PER > {50 - 3 * i}", f"LEVEL > {1000 - 50 * i}"
-    return (
-        _over_stock("MIN", "MIN(PER)", f"RISK BETWEEN {20 + 10 * i} AND {60 + 10 * i}"),
-        _over_stock("MIN", "MIN(PER)", f"SECTOR = '{SECTORS[i]}'"),
-        _over_stock("MAX", "MAX(PER)", f"RECO < {1.5 + 0.25 * i}"),
-        _over_stock("DISTINCT", "DISTINCT SECTOR", f"PER > {45 - 3 * i}"),
-        _over_stock("COUNT", "COUNT(*)", f"PER BETWEEN {10 + i} AND {15 + i}"),
-        _over_stock("SUM", "SUM(PER)", f"RISK > {90 - 5 * i}"),
-        _over_stock("AVG", "AVG(PER)", f"RECO BETWEEN {2 + i / 2:g} AND {2.5 + i / 2:g}"),
-        _over_stock("rows", "SYMBOL, PER", f"RISK < {40 + 10 * i} AND PER < 8"),
-        Wanted(
-            "join",
-            f"SELECT SYMBOL, LEVEL FROM STOCK JOIN SECTOR_INDEX USING (SECTOR) WHERE {per} AND {level}",
-            {"STOCK": per, "SECTOR_INDEX": level},
-        ),
-        Wanted(
-            "band join",
-            f"SELECT NAME, SYMBOL FROM STOCK JOIN ANALYST ON TARGET - PER BETWEEN 0 AND {0.05 + 0.01 * i:g}",
-            {"STOCK": EVERY_ROW, "ANALYST": EVERY_ROW},
-        ),
-    )
-
-
 def _over_stock(kind: str, what: str, where: str) -> Wanted:
     return Wanted(kind, f"SELECT {what} FROM STOCK WHERE {where}", {"STOCK": where})
+
+
+#: The subscriptions on the screen: one of each kind, each of another client.
+WANTED = dict(
+    zip(
+        CLIENTS,
+        (
+            _over_stock("MIN", "MIN(PER)", "RISK BETWEEN 20 AND 60"),
+            _over_stock("MIN", "MIN(PER)", f"SECTOR = '{SECTORS[0]}'"),
+            _over_stock("MAX", "MAX(PER)", "RECO < 1.5"),
+            _over_stock("DISTINCT", "DISTINCT SECTOR", "PER > 65"),
+            _over_stock("COUNT", "COUNT(*)", "PER BETWEEN 10 AND 15"),
+            _over_stock("SUM", "SUM(PER)", "RISK > 90"),
+            _over_stock("AVG", "AVG(PER)", "RECO BETWEEN 2 AND 2.5"),
+            _over_stock("rows", "SYMBOL, PER", "RISK < 40 AND PER < 6"),
+            Wanted(
+                "join",
+                "SELECT SYMBOL, LEVEL FROM STOCK JOIN SECTOR_INDEX USING (SECTOR) WHERE PER > 60 AND LEVEL > 1000",
+                {"STOCK": "PER > 60", "SECTOR_INDEX": "LEVEL > 1000"},
+            ),
+            Wanted(
+                "band join",
+                "SELECT NAME, SYMBOL FROM STOCK JOIN ANALYST ON TARGET - PER BETWEEN 0 AND 0.02",
+                {"STOCK": EVERY_ROW, "ANALYST": EVERY_ROW},
+            ),
+        ),
+        strict=False,  # there are more clients
+    )
+)
 
 
 def share_of(ranges: RangeColumns, client: str) -> RangeColumns:
@@ -68,17 +73,6 @@ def share_of(ranges: RangeColumns, client: str) -> RangeColumns:
     part, parts = CLIENTS.index(client), len(CLIENTS)
     mine = slice(len(ranges) * part // parts, len(ranges) * (part + 1) // parts)
     return RangeColumns(ranges.low[mine], ranges.high[mine])
-
-
-def merged(ranges: RangeColumns) -> list[tuple[float, float]]:
-    """What ranges cover together, as few intervals as possible."""
-    covered: list[tuple[float, float]] = []
-    for low, high in sorted(zip(ranges.low.tolist(), ranges.high.tolist(), strict=True)):
-        if covered and low <= covered[-1][1]:
-            covered[-1] = (covered[-1][0], max(high, covered[-1][1]))
-        else:
-            covered.append((low, high))
-    return covered
 
 
 def many_ranges(count: int, root: int) -> RangeColumns:

@@ -1,17 +1,20 @@
-"""The processes of the demo: a cluster, three that subscribe, one that publishes; after `stop` none is left."""
+"""The processes of the demo: a cluster, two that hold the clients, one that publishes; after `stop` none is left."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import signal
+from math import nan
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 from hullcast.clients.cli.processes.cluster import SERVER, Cluster, Layout
 from hullcast.clients.cli.processes.worker import Worker
-from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, PUBLISHER
+from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, HOSTS, PUBLISHER
 from hullcast.clients.demo.traffic import LinkLoad
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.bench.peers.meter import cpu_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,16 +35,16 @@ class DemoStage:
         self._cluster = Cluster(Layout(nodes=1 + len(GATEWAYS), data=str(folder / "data"), monitor=True), tell)
         self.workers: dict[str, Worker] = {}
         self._counted: dict[str, dict[str, Any]] = {}
-        self._killed: set[str] = set()
+        self._killed: dict[str, float] = {}  # with the CPU time they had taken
 
     async def start(self, done: Callable[[str], None]) -> int:
         """Start all, publish the rows there are at first, subscribe; how many subscriptions there are. `done` is
         called after each step."""
-        for name in (*CLIENTS, PUBLISHER):  # first: they load while the cluster does
+        for name in (*HOSTS, PUBLISHER):  # first: they load while the cluster does
             role = "publisher" if name == PUBLISHER else "subscriber"
             self.workers[name] = await Worker.start(name, "hullcast.clients.demo.workers", role)
         await self._cluster.start()
-        done(f"server (every commit synced to disk), root, {' and '.join(GATEWAYS)} are up, each a process")
+        done(f"server (every commit synced to disk), root and {len(GATEWAYS)} gateways are up, each a process")
         settings = self._settings
         await self.workers[PUBLISHER].ask(
             "open",
@@ -52,8 +55,8 @@ class DemoStage:
             seed=settings.seed,
         )
         done(f"{PUBLISHER} made the tables: {settings.rows:,} stocks, sector indexes, analysts")
-        count = sum(await asyncio.gather(*map(self._subscribe, CLIENTS)))
-        done(f"{', '.join(CLIENTS)} hold {count:,} subscriptions")
+        count = sum(await asyncio.gather(*map(self._subscribe, HOSTS)))
+        done(f"{len(CLIENTS)} clients hold {count:,} subscriptions")
         return count
 
     async def stop(self) -> None:
@@ -74,8 +77,15 @@ class DemoStage:
     async def kill(self, name: str) -> None:
         """SIGKILL, as `kill -9` does: without a goodbye. What it had counted is kept."""
         await self._count(name)
-        self._killed.add(name)
-        self._cluster.children[name].signal(signal.SIGKILL)
+        child = self._cluster.children[name]
+        self._killed[name] = _cpu_s(child.pid)
+        child.signal(signal.SIGKILL)
+
+    def cpu_s(self) -> float:
+        """The CPU time of server, nodes and clients so far; NaN where it cannot be read."""
+        alive = [child.pid for name, child in self._cluster.children.items() if name not in self._killed]
+        alive += [self.workers[name].pid for name in HOSTS]
+        return sum(map(_cpu_s, alive)) + sum(self._killed.values())
 
     async def carried(self) -> tuple[LinkLoad, int]:
         """What all processes handed to their children so far, and the messages that left the server."""
@@ -87,27 +97,35 @@ class DemoStage:
         return load, self._counted[SERVER]["delivered_messages"]
 
     async def finish(self) -> dict[str, dict[str, Any]]:
-        """Have each client take all there is; what they have to be judged by."""
-        paths = {name: self._folder / f"{name}.json" for name in CLIENTS}
+        """Have each client take all there is; by client, what it is judged by."""
+        paths = {name: self._folder / f"{name}.json" for name in HOSTS}
         await asyncio.gather(*(self.workers[name].ask("finish", path=str(path)) for name, path in paths.items()))
-        return {name: json.loads(path.read_text()) for name, path in paths.items()}
+        return {client: result for path in paths.values() for client, result in json.loads(path.read_text()).items()}
 
-    async def _subscribe(self, name: str) -> int:
-        worker, settings = self.workers[name], self._settings
-        await worker.ask("open", urls=self._ways(name), name=name)
-        reply = await worker.ask("subscribe", name=name, count=settings.subscriptions, seed=settings.seed)
+    async def _subscribe(self, host: str) -> int:
+        worker, settings = self.workers[host], self._settings
+        await worker.ask("open", urls={name: self._ways(name) for name in HOSTS[host]})
+        reply = await worker.ask("subscribe", count=settings.subscriptions, seed=settings.seed)
         return int(reply["subscriptions"])
 
     def _ways(self, name: str) -> list[str]:
         """The gateways a client is given: its own, and those to go to if that one is gone."""
-        order = sorted(GATEWAYS, key=lambda gateway: gateway != AT_FIRST[name])
-        return [self._cluster.children[gateway].endpoint for gateway in order]
+        own, *others = sorted(GATEWAYS, key=lambda gateway: gateway != AT_FIRST[name])
+        turn = [*AT_FIRST].index(name) // len(GATEWAYS) % len(others)  # those of one gateway go to different ones
+        return [self._cluster.children[gateway].endpoint for gateway in (own, *others[turn:], *others[:turn])]
 
     async def _count(self, name: str) -> None:
         monitor = self._cluster.children[name].monitor
         assert monitor is not None, "the layout asks for one"
         status = await asyncio.to_thread(_status, monitor)
         self._counted[name] = status.get("children", status)
+
+
+def _cpu_s(pid: int) -> float:
+    try:
+        return cpu_s(pid)
+    except UsageError:  # psutil is not installed, and this is not Linux
+        return nan
 
 
 def _status(monitor: str) -> dict[str, Any]:

@@ -4,9 +4,9 @@ All three are counted on the same tree, in messages and bytes on all links (serv
 to clients), without snapshots, replays and acknowledgements:
 
 Hullcast   measured: the frames with messages that each process handed to its children
-CN         computed: each update goes, once a link, to all that have a subscription whose range holds the row, before or
-           after; encoded as Hullcast would encode it. Its clients get rows, not answers: they have to keep all
-           rows in their ranges, and compute.
+CN         computed: content-based routing. Each changed row goes, once a link, to all clients with a range that holds
+           it, before or after; encoded as Hullcast would encode it. Clients get rows, not answers: they have to keep
+           all rows in their ranges and ask SQL again, here once a frame for each range that holds a row of it.
 unicast    computed: one message for each changed answer, from the server all the way: number, update, new answer
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hullcast.clients.demo.scenario import CLIENTS, merged, share_of, wanted
+from hullcast.clients.demo.scenario import CLIENTS, WANTED, share_of
 from hullcast.clients.demo.stocks import CREATES, TABLES
 from hullcast.network.wire.columns import TextColumn
 from hullcast.network.wire.frames import Deliver, encode
@@ -50,7 +50,7 @@ class DemoTraffic:
     updates: int
     left_server: int  # messages that left the server
     told: int  # new answers, over all subscriptions: what unicast would send
-    held: int  # subscriptions whose range holds the row, over all updates: what CN would send to each by itself
+    asked: int  # subscriptions whose range holds a row of a frame, over all frames: what clients of CN ask SQL again
     hullcast: LinkLoad
     content: LinkLoad
     unicast: LinkLoad
@@ -70,13 +70,14 @@ def unicast(told: int, row_bytes: int) -> LinkLoad:
 
 
 class ContentNetwork:
-    """CN: routes rows by content. Its conditions are those of the subscriptions, put to SQLite."""
+    """CN: routes rows by content. Conditions of the watched subscriptions are put to SQLite."""
 
     def __init__(self, ranges: RangeColumns) -> None:
         self.load = LinkLoad()
-        self.held = 0  # subscriptions whose range holds an update's row, over all updates
-        self._ends = np.sort(ranges.low), np.sort(ranges.high)
-        self._singles = [one.holds for client in CLIENTS for one in wanted(client)]
+        self.asked = 0
+        self._ranges = ranges
+        shares = {client: share_of(ranges, client) for client in CLIENTS}
+        self._ends = {client: (np.sort(share.low), np.sort(share.high)) for client, share in shares.items()}
         self._database = sqlite3.connect(":memory:")
         for sql in CREATES:
             self._database.execute(sql.replace("CREATE TABLE ", "CREATE TABLE MOVED_").replace(" PRIMARY KEY", ""))
@@ -85,16 +86,10 @@ class ContentNetwork:
             self._database.execute(f"ALTER TABLE MOVED_{table} ADD COLUMN NUMBER INTEGER")
             rows = self._database.execute("SELECT name FROM pragma_table_info(?)", (f"MOVED_{table}",))
             self._columns[table] = [name for (name,) in rows][:-1]
-        self._conditions = {client: _conditions(client, share_of(ranges, client)) for client in CLIENTS}
 
     def carry(self, table: str, last: int, moved: Sequence[Moved], places: Mapping[str, str]) -> None:
-        """Send updates to those they concern; `places` says at which gateway each client is."""
-        self._database.execute(f"DELETE FROM MOVED_{table}")
-        marks = ", ".join("?" * (len(self._columns[table]) + 1))
-        both = [(*row, n) for n, one in enumerate(moved) for row in (one.before, one.after) if row is not None]
-        self._database.executemany(f"INSERT INTO MOVED_{table} VALUES ({marks})", both)
-        self.held += self._holding(table, moved)
-        concerned = {client: self._concerned(client, table) for client in CLIENTS}
+        """Send a frame of updates to those they concern; `places` says at which gateway each client is."""
+        concerned = self.concerned(table, moved)
         links = list(concerned.values())
         for gateway in {places[client] for client in CLIENTS}:
             links.append(frozenset().union(*(concerned[client] for client in CLIENTS if places[client] == gateway)))
@@ -110,27 +105,30 @@ class ContentNetwork:
         """Let go of the database."""
         self._database.close()
 
-    def _holding(self, table: str, moved: Sequence[Moved]) -> int:
-        """How many subscriptions have a range that holds these rows, counted for each update."""
-        count = 0
-        for holds in self._singles:
-            if table in holds:
-                sql = f"SELECT COUNT(DISTINCT NUMBER) FROM MOVED_{table} WHERE {holds[table]}"
-                count += self._database.execute(sql).fetchone()[0]
+    def concerned(self, table: str, moved: Sequence[Moved]) -> dict[str, frozenset[int]]:
+        """By client, which of these updates it must hear of. Counts what it has to ask again."""
+        self._database.execute(f"DELETE FROM MOVED_{table}")
+        marks = ", ".join("?" * (len(self._columns[table]) + 1))
+        both = [(*row, n) for n, one in enumerate(moved) for row in (one.before, one.after) if row is not None]
+        self._database.executemany(f"INSERT INTO MOVED_{table} VALUES ({marks})", both)
+        found: dict[str, frozenset[int]] = dict.fromkeys(CLIENTS, frozenset())
+        for client, one in WANTED.items():
+            if table in one.holds:
+                rows = self._database.execute(f"SELECT DISTINCT NUMBER FROM MOVED_{table} WHERE {one.holds[table]}")
+                found[client] = frozenset(number for (number,) in rows)
+                self.asked += bool(found[client])
         if table == "STOCK":
             risk = self._columns[table].index("RISK")  # constant for a stock: the same before and after
-            rows = [row for one in moved if (row := one.after or one.before) is not None]
-            values = np.array([row[risk] for row in rows], np.float64)
-            lows, highs = self._ends
-            count += int((np.searchsorted(lows, values, "right") - np.searchsorted(highs, values, "left")).sum())
-        return count
-
-    def _concerned(self, client: str, table: str) -> frozenset[int]:
-        condition = self._conditions[client].get(table)
-        if condition is None:
-            return frozenset()
-        rows = self._database.execute(f"SELECT DISTINCT NUMBER FROM MOVED_{table} WHERE {condition}")
-        return frozenset(number for (number,) in rows)
+            numbered = [(n, row) for n, one in enumerate(moved) if (row := one.after or one.before) is not None]
+            numbers = np.array([n for n, _ in numbered])
+            values = np.array([row[risk] for _, row in numbered], np.float64)
+            for client, (lows, highs) in self._ends.items():
+                holding = np.searchsorted(lows, values, "right") > np.searchsorted(highs, values, "left")
+                found[client] |= frozenset(numbers[holding].tolist())
+            values.sort()
+            first, end = np.searchsorted(values, self._ranges.low), np.searchsorted(values, self._ranges.high, "right")
+            self.asked += int((first < end).sum())
+        return found
 
     def _size(self, table: str, last: int, moved: Sequence[Moved]) -> int:
         """The frame with these rows as they are now; of a deleted one, as it was."""
@@ -139,15 +137,6 @@ class ContentNetwork:
         for name, values in zip(self._columns[table], zip(*rows, strict=True), strict=True):
             columns[name] = TextColumn.from_texts(values) if _is_text(values) else np.array(values, np.float64)
         return len(encode(Deliver(last, {0: columns})))
-
-
-def _conditions(client: str, ranges: RangeColumns) -> dict[str, str]:
-    """By table, when a row of it concerns a client."""
-    found: dict[str, list[str]] = {"STOCK": [f"RISK BETWEEN {low} AND {high}" for low, high in merged(ranges)]}
-    for one in wanted(client):
-        for table, condition in one.holds.items():
-            found.setdefault(table, []).append(condition)
-    return {table: " OR ".join(f"({condition})" for condition in some) for table, some in found.items() if some}
 
 
 def _is_text(values: Sequence[object]) -> bool:

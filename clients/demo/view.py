@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import asdict, dataclass
-from math import log10
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.bar import Bar
-from rich.console import Group
+from rich.console import Console, Group
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from hullcast.clients.cli.commands.status import size
-from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, PUBLISHER, VICTIM, wanted
+from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, PUBLISHER, VICTIM
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from hullcast.clients.demo.director import DemoState, Shown
     from hullcast.clients.demo.judge import Verdict
-    from hullcast.clients.demo.traffic import DemoTraffic, LinkLoad
+    from hullcast.clients.demo.traffic import DemoTraffic
 
 #: Lines of a terminal with room for empty ones, and for SQL that needs two; columns with room for the client's name.
 ROOMY, TALL, WIDE = 28, 38, 100
+#: Columns and lines of a screen on a picture.
+PICTURE = 110, 30
+#: Where rich would have a viewer load fonts from; without them it takes its own.
+FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+#: Who is at the gateway that is killed.
+AFFECTED = [name for name, place in AT_FIRST.items() if place == VICTIM]
 COLOURS = {"MIN": "cyan", "MAX": "cyan", "DISTINCT": "magenta", "COUNT": "green", "SUM": "green", "AVG": "green"}
+#: What is compared: Hullcast, CN and unicast (traffic.py), each with its colour.
+WAYS = (
+    ("Hullcast", "green"),
+    ("rows by range, clients re-run their SQL", "yellow"),
+    ("one message per changed answer", "red"),
+)
 WORDS = re.compile(r"\b(SELECT|DISTINCT|FROM|WHERE|BETWEEN|AND|JOIN|USING|ON|MIN|MAX|COUNT|SUM|AVG)\b")
 
 
@@ -46,14 +60,51 @@ def frame(state: DemoState, width: int, height: int) -> RenderableType:
 
 
 def closing(summary: Summary) -> RenderableType:
-    """The figures at the end."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column()
-    styles = {"fault": "red", "verdict": "bold green" if summary.is_right else "bold red"}
+    """What one would show a friend: what was killed, what was lost, what it took."""
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column()
     for label, text in summary.lines():
-        grid.add_row(label, Text(text, styles.get(label, "")))
-    return grid
+        good = summary.is_right and label in ("lost", "wrong")
+        facts.add_row(label, Text(text, "red" if label == "fault" else "bold green" if good else ""))
+    note = (
+        "Rows by range is content-based routing: a changed row goes to every client with a range that holds it, and "
+        f"the client runs the SQL of that range again. SQLite took {1e6 * summary.range_s:.0f} µs a range in this run."
+    )
+    return Group(Text(summary.headline, "bold"), Text(), facts, Text(), _costs(summary), Text(), Text(note, "dim"))
+
+
+def _costs(summary: Summary) -> Table:
+    """Bytes and CPU time, beside those of the other ways."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    for _ in range(4):
+        table.add_column(justify="right", no_wrap=True)
+    table.add_row("", Text("bytes", "dim"), "", Text("CPU", "dim"), "")
+    traffic, cpu_s, sql_s = summary.traffic, summary.cpu_s, summary.sql_s
+    others = ((traffic.content, sql_s), (traffic.unicast, None))
+    (ours, style), *names = WAYS
+    cpu = "" if isnan(cpu_s) else f"{cpu_s:,.1f} s"
+    table.add_row(Text(ours, f"bold {style}"), Text(size(traffic.hullcast.size_bytes), "bold"), "", Text(cpu, "bold"))
+    for (name, style), (load, taken_s) in zip(names, others, strict=True):
+        known = taken_s is not None and not isnan(cpu_s)
+        table.add_row(
+            Text(name, style),
+            size(load.size_bytes),
+            Text(f"{traffic.against(load):,.1f}x", "bold"),
+            f"{taken_s:,.1f} s" if known else "",
+            Text(f"{(taken_s or 0) / max(cpu_s, 1e-9):,.1f}x" if known else "", "bold"),
+        )
+    return table
+
+
+def picture(state: DemoState, summary: Summary) -> str:
+    """The last screen and the figures below it, as SVG."""
+    console = Console(width=PICTURE[0], record=True, file=io.StringIO(), color_system="truecolor", force_terminal=True)
+    console.print(Text("$ make demo", "bold"))
+    console.print(frame(state, *PICTURE))
+    console.print(Padding(closing(summary), (1, 2, 0, 2)))
+    return FONTS.sub("", console.export_svg(title="hullcast demo"))
 
 
 def plain_line(state: DemoState) -> str:
@@ -62,8 +113,8 @@ def plain_line(state: DemoState) -> str:
     answers = "; ".join(f"{one.kind} {one.text}" for one in state.shown[:5:2])
     return (
         f"{state.elapsed_s:5.1f} s  {state.published:,} updates ({state.rate:,.0f}/s, {state.told_rate:,.0f} answers/s)"
-        f" | sent {size(traffic.hullcast.size_bytes)} (CN: {size(traffic.content.size_bytes)}, "
-        f"unicast: {size(traffic.unicast.size_bytes)}) | {answers}"
+        f" | sent {size(traffic.hullcast.size_bytes)} (rows: {size(traffic.content.size_bytes)}, "
+        f"each answer: {size(traffic.unicast.size_bytes)}) | {answers}"
     )
 
 
@@ -71,10 +122,9 @@ def news(state: DemoState, told: set[str]) -> list[str]:
     """What happened and is not in `told` yet, which grows by it: starts of processes, the kill, clients that moved."""
     happened: dict[str, str] = {}
     if state.killed_at_s is not None:
-        who = ", ".join(name for name, place in AT_FIRST.items() if place == VICTIM)
-        happened["killed"] = f"kill -9 {VICTIM}, to which {who} are connected"
-    for name, after_ms in state.moved_ms.items():
-        happened[name] = f"{name} continues at {state.places[name]} after {after_ms:,.0f} ms"
+        happened["killed"] = f"kill -9 {VICTIM}, with {len(AFFECTED) - 1} clients and the publisher"
+    if len(state.moved_ms) == len(AFFECTED):
+        happened["moved"] = f"all of them went on at other gateways within {max(state.moved_ms.values()):,.0f} ms"
     happened |= {step: step for step in state.steps}
     lines = [text for key, text in happened.items() if key not in told]
     told.update(happened)
@@ -90,7 +140,7 @@ def _answers(shown: list[Shown], width: int, height: int) -> Table:
     if width >= WIDE:
         table.add_column("who", no_wrap=True, style="dim")
     table.add_column("subscription", ratio=5, no_wrap=height < TALL, overflow="ellipsis")
-    table.add_column("answer now", ratio=3, no_wrap=True, overflow="ellipsis")
+    table.add_column("answer now", ratio=2, no_wrap=True, overflow="ellipsis")
     table.add_column("changes", justify="right", no_wrap=True)
     for one in shown:
         who = (one.client,) if width >= WIDE else ()
@@ -116,70 +166,67 @@ def _answer(shown: Shown) -> Text:
 
 
 def _tree(state: DemoState) -> Table:
-    """The overlay, and the clients at each gateway."""
+    """The overlay, and a dot for each client at its gateway."""
     grid = Table.grid(padding=(0, 1))
-    for gateway, branch in zip(GATEWAYS, ("server ─ root ┬", "              └"), strict=True):
+    for i, gateway in enumerate(GATEWAYS):
+        branch = "server ─ root ┬" if i == 0 else "              └" if i == len(GATEWAYS) - 1 else "              ├"
         line = Text.assemble((branch, "dim"))
         if state.alive[gateway]:
-            line.append(f" {gateway}", style="bold")
-            line.append("  ")
-            for name in sorted(name for name, place in state.places.items() if place == gateway):
-                line.append_text(_member(state, name))
+            line.append(f" {gateway}  ", style="bold")
+            here = (name for name, place in state.places.items() if place == gateway)
+            for name in sorted(here, key=lambda name: (name == PUBLISHER, name in state.moved_ms)):
+                line.append("●", style=_style(state, name))
+                if name == PUBLISHER:
+                    line.append(f" {name} ", style=_style(state, name))
         else:
-            line.append(f" {gateway}", style="bold red strike")
+            line.append(" ")
+            line.append(gateway, style="bold red strike")
             line.append(f"  kill -9 at {state.killed_at_s or 0:.1f} s", style="red")
             if state.moved_ms:
                 line.append(
                     f"; {len(state.moved_ms)} moved within {max(state.moved_ms.values()):,.0f} ms", style="yellow"
                 )
+        if i == len(GATEWAYS) - 1:
+            line.append("   ● a client", style="dim")
         grid.add_row(line)
     return grid
 
 
-def _member(state: DemoState, name: str) -> Text:
+def _style(state: DemoState, name: str) -> str:
     if name in state.moved_ms or not state.connected[name]:
-        return Text(f" {name}", style="yellow")
-    return Text(f" {name}", style="blue" if name == PUBLISHER else "green")
+        return "yellow"
+    return "blue" if name == PUBLISHER else "green"
 
 
 # --- traffic ---------------------------------------------------------------------------------------------------
 
 
 def _bars(traffic: DemoTraffic) -> Table:
-    """Bytes on all links, three ways, as bars on a logarithmic scale."""
+    """Bytes on all links, three ways."""
     table = Table.grid(expand=True, padding=(0, 1))
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(ratio=1, no_wrap=True)
-    ways: tuple[tuple[str, LinkLoad, str], ...] = (
-        ("Hullcast", traffic.hullcast, "green"),
-        ("CN, rows only", traffic.content, "yellow"),
-        ("unicast", traffic.unicast, "red"),
-    )
-    table.add_row(Text("on all links", "dim"), Text("bytes", "dim"), Text("messages/update", "dim"), Text("log", "dim"))
-    most = log10(1 + max(load.size_bytes for _, load, _ in ways))
-    for name, load, style in ways:
-        share = log10(1 + load.size_bytes) / most if most else 0.0
-        bar = Bar(1.0, 0, share, color=style, bgcolor="grey23")
-        table.add_row(
-            Text(name, f"bold {style}"), size(load.size_bytes), f"{traffic.per_update(load.messages):,.1f}", bar
-        )
+    loads = (traffic.hullcast, traffic.content, traffic.unicast)
+    table.add_row(Text("bytes on all links", "dim"), "", "", "")
+    most = max(load.size_bytes for load in loads)
+    for (name, style), load in zip(WAYS, loads, strict=True):
+        ratio = f"{traffic.against(load):,.1f}x" if load is not traffic.hullcast and most else ""
+        bar = Bar(max(1, most), 0, load.size_bytes, color=style, bgcolor="grey23")
+        table.add_row(Text(name, f"bold {style}"), size(load.size_bytes), ratio, bar)
     return table
 
 
 def _update(traffic: DemoTraffic) -> Text:
     """What one update leads to on average."""
-    counts = (traffic.left_server, traffic.told, traffic.held)
-    sent, told, held = map(traffic.per_update, counts)
+    sent, told = map(traffic.per_update, (traffic.left_server, traffic.told))
     return Text.assemble(
         "an update: ",
         (f"{sent:,.1f}", "bold green"),
         " messages leave the server; ",
-        (f"{told:,.1f}", "bold red"),
-        " answers change; ",
-        (f"{held:,.0f}", "bold yellow"),
-        " ranges hold it",
+        (f"{told:,.0f}", "bold red"),
+        " answers change",
     )
 
 
@@ -204,14 +251,6 @@ def _progress(state: DemoState) -> Table:
 
 # --- the figures at the end -----------------------------------------------------------------------------------
 
-WATCHED = len(wanted(CLIENTS[0]))
-#: Why CN sends less than Hullcast in a demo.
-FEW = (
-    f"all subscriptions are in {len(CLIENTS)} processes here, so CN sends a row over a few links only, once each; its "
-    "subscribers must keep all rows and compute every answer themselves. With subscribers at many gateways CN sends "
-    "far more than Hullcast: run `hullcast sim traffic --quick`."
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -224,10 +263,12 @@ class Summary:
     traffic: DemoTraffic
     killed_at_s: float
     moved_ms: dict[str, float]
+    cpu_s: float  # of server, nodes and clients; NaN where it cannot be read
+    range_s: float  # CPU time that SQLite takes for a range
     verdict: Verdict
 
     @classmethod
-    def of(cls, state: DemoState, verdict: Verdict, total_s: float) -> Summary:
+    def of(cls, state: DemoState, verdict: Verdict, range_s: float, total_s: float) -> Summary:
         """From how things are at the end."""
         return cls(
             updates=state.traffic.updates,
@@ -237,6 +278,8 @@ class Summary:
             traffic=state.traffic,
             killed_at_s=state.killed_at_s or 0.0,
             moved_ms=dict(state.moved_ms),
+            cpu_s=state.cpu_s,
+            range_s=range_s,
             verdict=verdict,
         )
 
@@ -245,35 +288,34 @@ class Summary:
         """Whether everything was as it should be."""
         return not self.verdict.wrong
 
+    @property
+    def sql_s(self) -> float:
+        """The CPU time that SQLite would have taken where clients get rows, at the price it had here."""
+        return self.traffic.asked * self.range_s
+
+    @property
+    def headline(self) -> str:
+        """What it was."""
+        return (
+            f"{self.updates:,} updates in {self.play_s:.0f} s to {self.subscriptions:,} SQL subscriptions, "
+            f"{len(CLIENTS)} clients, {len(GATEWAYS)} gateways"
+        )
+
     def lines(self) -> list[tuple[str, str]]:
-        """For people: what a line is about, and the line; the last one is the verdict."""
-        traffic, verdict = self.traffic, self.verdict
-        sent, told = map(traffic.per_update, (traffic.left_server, traffic.told))
-        missing = verdict.resyncs["gap"] + verdict.resyncs["overflow"]
-        events = f"{verdict.events:,} events of the {len(CLIENTS) * WATCHED} subscriptions followed one by one"
-        if missing:
-            events += f", with {missing:,} gaps, each announced by a Resync"
-        elif self.is_right:
-            events += ": none missing, none twice"
-        checks = f"{verdict.final:,} final answers and {verdict.rebuilt:,} answers rebuilt from events alone"
+        """What a line is about, and the line."""
+        verdict = self.verdict
+        gaps = verdict.resyncs["gap"] + verdict.resyncs["overflow"]
+        lost = f"nothing: {verdict.events:,} events, none missing, none twice"
+        wrong = f"nothing: {verdict.final:,} final answers and {verdict.rebuilt:,} rebuilt from events equal SQLite's"
+        if gaps:
+            lost = f"{gaps:,} gaps in {verdict.events:,} events, each announced by a Resync"
+        elif not self.is_right:
+            lost = f"see the faults; {verdict.events:,} events"
         return [
-            ("updates", f"{self.updates:,} in {self.play_s:.0f} s, to {self.subscriptions:,} subscriptions"),
-            ("each update", f"{sent:,.1f} messages leave the server, and {told:,.0f} answers change (on average)"),
-            (
-                "on all links",
-                f"Hullcast sent {size(traffic.hullcast.size_bytes)}. Unicast (a message for each changed answer) would "
-                f"have sent {self._against(traffic.unicast)}, content-based routing of rows (CN) "
-                f"{self._against(traffic.content)}.",
-            ),
-            *([("why CN is low", FEW)] if traffic.against(traffic.content) < 1 else []),
-            ("kill -9", f"{VICTIM} after {self.killed_at_s:.1f} s; {_moved(self.moved_ms)}"),
-            ("events", events),
+            ("killed", f"{VICTIM} (kill -9) after {self.killed_at_s:.1f} s; {_back(self.moved_ms)}"),
+            ("lost", lost),
             *(("fault", text) for text in verdict.faults),
-            (
-                "verdict",
-                f"{checks} (at {verdict.moments:,} moments): "
-                + ("all as in SQL" if self.is_right else f"{verdict.wrong:,} faults"),
-            ),
+            ("wrong", wrong if self.is_right else f"{verdict.wrong:,} faults"),
         ]
 
     def as_json(self) -> dict[str, Any]:
@@ -282,13 +324,8 @@ class Summary:
         facts["verdict"]["resyncs"] = dict(self.verdict.resyncs)
         return {**facts, "killed": VICTIM, "right": self.is_right}
 
-    def _against(self, load: LinkLoad) -> str:
-        return f"{size(load.size_bytes)} ({self.traffic.against(load):,.1f}x)"
 
-
-def _moved(moved_ms: dict[str, float]) -> str:
-    if not moved_ms:
-        return "no client reconnected"
-    return "connected to another gateway: " + ", ".join(
-        f"{name} in {after:,.0f} ms" for name, after in sorted(moved_ms.items())
-    )
+def _back(moved_ms: dict[str, float]) -> str:
+    if len(moved_ms) < len(AFFECTED):
+        return f"{len(moved_ms)} of its {len(AFFECTED)} clients came back"
+    return f"its {len(AFFECTED) - 1} clients and the publisher were back within {max(moved_ms.values()):,.0f} ms"

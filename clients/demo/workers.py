@@ -1,4 +1,4 @@
-"""The demo's own processes: one publishes a market at an even pace, three subscribe, and all write down what happens.
+"""The demo's own processes: one publishes a market at an even pace, two hold the clients; all note what happens.
 
 `stage.py` starts each as `python -m hullcast.clients.demo.workers publisher` (or `subscriber`), and asks it by lines of
 JSON.
@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from hullcast.clients.cli.processes.worker import serve
 from hullcast.clients.demo.record import Acknowledged, written, written_event
-from hullcast.clients.demo.scenario import MANY, PUBLISHER, many_ranges, share_of, wanted
+from hullcast.clients.demo.scenario import MANY, PUBLISHER, WANTED, many_ranges, share_of
 from hullcast.clients.demo.stocks import CREATES, Upsert, size_of, stock_trace
 from hullcast.clients.sdk.client import connect
 from hullcast.network.answers.events import Change
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hullcast.clients.demo.scenario import Wanted
     from hullcast.clients.demo.stocks import MarketAction, Trace
     from hullcast.clients.sdk.client import Client
@@ -34,7 +36,7 @@ LOOK_S, QUIET_S = 0.005, 0.02
 BATCH = 40
 #: Events that may wait; far more than come while this process does something else.
 BUFFER = 100_000
-SHOWN_ROWS = 3
+SHOWN_ROWS = 2
 
 
 def stay_quiet() -> None:
@@ -44,19 +46,20 @@ def stay_quiet() -> None:
 
 
 class Moves:
-    """Notes when a client was subscribed again, and where; times are of the clock all processes here share."""
+    """Notes when clients were connected again; times are of the clock all processes here share."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._moves: list[dict[str, Any]] = []
+    def __init__(self, clients: Mapping[str, Client]) -> None:
+        self._clients = clients
+        self._moved: dict[str, list[float]] = {name: [] for name in clients}
         self._task = asyncio.create_task(self._watch(), name="demo.moves")
 
-    def report(self) -> dict[str, Any]:
-        """Where the client is, and the moves so far."""
+    def report(self, name: str) -> dict[str, Any]:
+        """Where a client is, and the times at which it was connected again."""
+        client = self._clients[name]
         return {
-            "endpoint": self._client.statistics().link.endpoint,
-            "connected": self._client.connected,
-            "moves": self._moves,
+            "endpoint": client.statistics().link.endpoint,
+            "connected": client.connected,
+            "moved": self._moved[name],
         }
 
     async def stop(self) -> None:
@@ -65,13 +68,14 @@ class Moves:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _watch(self) -> None:
-        fresh = self._client.statistics().link.fresh
+        fresh = {name: client.statistics().link.fresh for name, client in self._clients.items()}
         while True:
             await asyncio.sleep(LOOK_S)
-            now = self._client.statistics().link
-            if now.fresh != fresh and now.state == "up" and self._client.connected:
-                fresh = now.fresh
-                self._moves.append({"at": time.monotonic(), "endpoint": now.endpoint})
+            for name, client in self._clients.items():
+                now = client.statistics().link
+                if now.fresh != fresh[name] and now.state == "up" and client.connected:
+                    fresh[name] = now.fresh
+                    self._moved[name].append(time.monotonic())
 
 
 class PublishingProcess:
@@ -89,7 +93,7 @@ class PublishingProcess:
         """Connect to the first gateway that answers, make the tables, and publish the rows there are at first."""
         self._trace = stock_trace(rows, updates, batch=BATCH, root=seed)
         self._client = await connect(urls, name=PUBLISHER, timeout=60.0)
-        self._moves = Moves(self._client)
+        self._moves = Moves({PUBLISHER: self._client})
         self._record = Path(path).open("w")  # noqa: SIM115, ASYNC230  (closed by `close`; local)
         for sql in CREATES:
             await self._client.execute(sql)
@@ -109,7 +113,7 @@ class PublishingProcess:
         done = self._playing is not None and self._playing.done()
         if done and self._playing is not None:
             self._playing.result()
-        return {"published": self._published, "done": done, **self._moves.report()}
+        return {"published": self._published, "done": done, **self._moves.report(PUBLISHER)}
 
     async def _play(self, seconds: float) -> None:
         assert self._trace is not None, "open comes first"
@@ -209,74 +213,94 @@ class Many:
         await self._task
 
 
-class SubscribingProcess:
-    """What this process can be asked to do."""
+class DemoClient:
+    """A client and what it subscribed to: many ranges, and some have one subscription that is on the screen."""
 
-    def __init__(self) -> None:
-        self._client: Client | None = None
-        self._moves: Moves | None = None
-        self._watched: list[Watched] = []
+    def __init__(self, name: str, client: Client) -> None:
+        self.name, self.client = name, client
+        self._watched: Watched | None = None
         self._many: Many | None = None
 
-    async def open(self, urls: list[str], name: str) -> dict[str, Any]:
-        """Connect to the first gateway that answers."""
-        self._client = await connect(urls, name=name, timeout=60.0)
-        self._moves = Moves(self._client)
-        return {}
-
-    async def subscribe(self, name: str, count: int, seed: int) -> dict[str, Any]:
-        """Subscribe to what the scenario says."""
-        assert self._client is not None, "open comes first"
-        ranges = share_of(many_ranges(count, seed), name)
+    async def subscribe(self, count: int, seed: int) -> int:
+        """Subscribe to what the scenario says; how many subscriptions that is."""
+        ranges = share_of(many_ranges(count, seed), self.name)
         if len(ranges):
-            self._many = Many(await self._client.subscribe_many(MANY, ranges.low, ranges.high))
-        for one in wanted(name):
-            subscription = self._client.subscribe(one.sql, overflow="block", buffer=BUFFER, snapshot=True)
-            self._watched.append(Watched(one, await subscription))
-        return {"subscriptions": len(ranges) + len(self._watched)}
+            self._many = Many(await self.client.subscribe_many(MANY, ranges.low, ranges.high))
+        one = WANTED.get(self.name)
+        if one is not None:
+            subscription = self.client.subscribe(one.sql, overflow="block", buffer=BUFFER, snapshot=True)
+            self._watched = Watched(one, await subscription)
+        return len(ranges) + (one is not None)
 
-    async def look(self) -> dict[str, Any]:
+    def look(self) -> dict[str, Any]:
         """How it goes."""
-        assert self._client is not None, "open comes first"
-        assert self._moves is not None, "open comes first"
-        many = self._many.told if self._many is not None else 0
+        many, one = self._many.told if self._many is not None else 0, self._watched
         return {
-            "seq": self._client.seq,
-            "told": many + sum(one.changes for one in self._watched),
-            "row_bytes": sum(one.row_bytes for one in self._watched),
-            "answers": [one.look() for one in self._watched],
-            **self._moves.report(),
+            "told": many + (one.changes if one is not None else 0),
+            "row_bytes": one.row_bytes if one is not None else 0,
+            "answer": one.look() if one is not None else None,
         }
 
-    async def finish(self, path: str) -> dict[str, Any]:
-        """Wait until everything is here and taken, and write it all to a file."""
-        assert self._client is not None, "open comes first"
-        seq = await self._client.sync()
-        while any(one.subscription.pending for one in self._watched):  # noqa: ASYNC110  (of many, no event of its own)
-            await asyncio.sleep(0.001)
+    async def finish(self) -> dict[str, Any]:
+        """Wait until everything is here and taken; all there is to judge."""
+        seq = await self.client.sync()
+        while self._watched is not None and self._watched.subscription.pending:  # noqa: ASYNC110  (nobody tells)
+            await asyncio.sleep(QUIET_S)
         taken = -1
         while self._many is not None and taken != self._many.taken:  # its task takes them when the loop turns
             taken = self._many.taken
             await asyncio.sleep(QUIET_S)
-        result = {
+        return {
             "seq": seq,
-            "watched": [one.result() for one in self._watched],
+            "watched": self._watched.result() if self._watched is not None else None,
             "many": _numbers(self._many.subscriptions.answers) if self._many is not None else [],
             "rebuilt": _numbers(self._many.rebuilt) if self._many is not None else [],
         }
-        await asyncio.to_thread(Path(path).write_text, json.dumps(result))
-        return {"seq": seq}
 
     async def close(self) -> None:
         """Leave everything."""
-        for one in self._watched:
-            await one.stop()
+        if self._watched is not None:
+            await self._watched.stop()
         if self._many is not None:
             await self._many.stop()
+        await self.client.close()
+
+
+class SubscribingProcess:
+    """What this process can be asked to do."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, DemoClient] = {}
+        self._moves: Moves | None = None
+
+    async def open(self, urls: dict[str, list[str]]) -> dict[str, Any]:
+        """Connect each client to the first of its gateways that answers."""
+        clients = await asyncio.gather(*(connect(ways, name=name, timeout=60.0) for name, ways in urls.items()))
+        self._clients = {name: DemoClient(name, client) for name, client in zip(urls, clients, strict=True)}
+        self._moves = Moves({name: one.client for name, one in self._clients.items()})
+        return {}
+
+    async def subscribe(self, count: int, seed: int) -> dict[str, Any]:
+        """Have all clients subscribe, one after the other."""
+        return {"subscriptions": sum([await one.subscribe(count, seed) for one in self._clients.values()])}
+
+    async def look(self) -> dict[str, Any]:
+        """How it goes, by client."""
+        assert self._moves is not None, "open comes first"
+        return {name: one.look() | self._moves.report(name) for name, one in self._clients.items()}
+
+    async def finish(self, path: str) -> dict[str, Any]:
+        """Wait until everything is here and taken, and write it all to a file."""
+        results = await asyncio.gather(*(one.finish() for one in self._clients.values()))
+        text = json.dumps(dict(zip(self._clients, results, strict=True)))
+        await asyncio.to_thread(Path(path).write_text, text)
+        return {}
+
+    async def close(self) -> None:
+        """Leave everything."""
         if self._moves is not None:
             await self._moves.stop()
-        if self._client is not None:
-            await self._client.close()
+        await asyncio.gather(*(one.close() for one in self._clients.values()))
 
 
 def _numbers(values: Floats) -> list[float | None]:

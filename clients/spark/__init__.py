@@ -6,11 +6,15 @@ spark.read.format("hullcast").option("url", "tcp://127.0.0.1:7600").option("tabl
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 #: Where the schema of a table that was read says as of which sequence number.
@@ -18,10 +22,18 @@ SEQ = "hullcast.seq"
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("hullcast")` known to a session."""
+    """Make `format("hullcast")` known to a session. UsageError if the Python that runs it cannot import hullcast."""
     from hullcast.clients.spark.source import HullcastSource
 
-    spark.dataSource.register(HullcastSource)
+    if not hasattr(spark, "sparkContext"):  # Spark Connect: the Python is the server's
+        spark.dataSource.register(HullcastSource)
+        return
+    context = spark.sparkContext
+    before, context.pythonExec = context.pythonExec, _python(context)  # Spark notes it when the source is registered
+    try:
+        spark.dataSource.register(HullcastSource)
+    finally:
+        context.pythonExec = before
 
 
 def seq_of(frame: DataFrame) -> int:
@@ -32,3 +44,37 @@ def seq_of(frame: DataFrame) -> int:
     raise UsageError(
         'no column of this DataFrame says when it was read; use the one that spark.read.format("hullcast") gave'
     )
+
+
+def _python(context: SparkContext) -> str:
+    """The Python that runs the source, on the driver and on workers.
+
+    Spark's default is the first `python3` on the PATH, whatever Python the driver is. On one host the driver's own is
+    better. If the user chose another, it is tried: its ImportError would be twenty lines of Java otherwise.
+    """
+    if not (context.master or "").startswith("local"):
+        return context.pythonExec
+    chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
+    if not chosen:
+        return sys.executable
+    from pyspark import SparkFiles
+
+    paths = [path for path in sys.path if path.startswith(SparkFiles.getRootDirectory())]  # of `--py-files`
+    paths += filter(None, [os.environ.get("PYTHONPATH")])
+    try:
+        tried = subprocess.run(
+            (chosen, "-c", "import hullcast, pyarrow"),
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        fault = tried.stderr.strip().rpartition("\n")[2] if tried.returncode else None
+    except OSError as error:
+        fault = str(error)
+    if fault is not None:
+        raise UsageError(
+            f"Spark's workers run {chosen}, which cannot run Hullcast ({fault}); set PYSPARK_PYTHON={sys.executable}, "
+            "or set neither PYSPARK_PYTHON nor spark.pyspark.python"
+        )
+    return chosen

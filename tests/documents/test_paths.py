@@ -98,7 +98,7 @@ def test_every_folder_is_in_the_tree(house: str) -> None:
 # -- names in backticks, links, and paths in the code ------------------------------------------------------
 
 #: Files of the user, or made by a command.
-MADE = {"report.md", "summary.md", "topology.md", "first.py"}
+MADE = {"report.md", "summary.md", "topology.md", "first.py", "job.py"}
 #: Files that may be named without their folder: documents, and tests.
 ANYWHERE = {Path(document).name for document in DOCUMENTS} | {path.name for path in (ROOT / "tests").rglob("test_*.py")}
 

@@ -37,14 +37,14 @@ def read(servers: Iterable[int], publisher: int, clients: Iterable[int]) -> Read
         pids |= {pid, *(child.pid for child in process_of(pid).children(recursive=True))}
     received = _received()
     return Reading(
-        sum(map(_cpu_s, pids)),
+        sum(map(cpu_s, pids)),
         sum(map(_peak_bytes, pids)),
         None if received is None else sum(received.get(pid, 0) for pid in pids),
         None if received is None else sum(received.get(pid, 0) for pid in own_clients),
     )
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
     """CPU time of all threads of a process: Linux has a clock for it, psutil only counts ticks of 10 ms."""
     if sys.platform == "linux":
         with suppress(OSError):
