@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hullcast.broker.sql.subscription import ParsedQuery
 
 
-class Subscription(ABC):
+class EngineSubscription(ABC):
     """A subscription, as `Engine.subscribe` returns it. Close it when you no longer need it, or use `with`."""
 
     def __init__(
@@ -28,7 +28,7 @@ class Subscription(ABC):
         channel: Channel,
         listener: int,
         now: Callable[[], int],
-        close: Callable[[Subscription], None],
+        close: Callable[[EngineSubscription], None],
     ) -> None:
         self.sql = query.sql
         self.columns = query.columns
@@ -39,7 +39,7 @@ class Subscription(ABC):
         self._outbox = channel.outbox
         self._listener = listener
         self._now = now
-        self._close: Callable[[Subscription], None] | None = close
+        self._close: Callable[[EngineSubscription], None] | None = close
 
     @property
     def answer(self) -> Any:
@@ -99,7 +99,7 @@ class Subscription(ABC):
     def _changes(self) -> list[LocalEvent]: ...
 
 
-class SingleSubscription(Subscription):
+class SingleSubscription(EngineSubscription):
     """An answer of one value."""
 
     _channel: SingleChannel
@@ -116,7 +116,7 @@ class SingleSubscription(Subscription):
         return list(map(change_to, taken.seqs, values))
 
 
-class CollectionSubscription(Subscription):
+class CollectionSubscription(EngineSubscription):
     """A set of values, or rows in the order of their keys.
 
     The contents are brought up to date from the events when somebody looks, not with every update.
@@ -130,7 +130,7 @@ class CollectionSubscription(Subscription):
         channel: CollectionChannel,
         listener: int,
         now: Callable[[], int],
-        close: Callable[[Subscription], None],
+        close: Callable[[EngineSubscription], None],
         predicate: Predicates,
     ) -> None:
         super().__init__(query, channel, listener, now, close)
@@ -165,7 +165,7 @@ class CollectionSubscription(Subscription):
         return list(self._collection.take())
 
 
-class TupleSubscription(Subscription):
+class TupleSubscription(EngineSubscription):
     """The tuples of a stream: each is an event, and there is no answer."""
 
     _channel: TuplesChannel

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.client import connect as connect_async
 from hullcast.clients.sdk.publisher import WINDOW_BYTES, Publisher
-from hullcast.clients.sdk.subscription import LiveSubscription
-from hullcast.clients.sdk.subscriptions import LiveSubscriptions
+from hullcast.clients.sdk.subscription import Subscription
+from hullcast.clients.sdk.subscriptions import Subscriptions
 from hullcast.network.wire.errors import ClientClosed
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def _opening(
     return call
 
 
-class BlockingSubscription(_Face[LiveSubscription]):
+class BlockingSubscription(_Face[Subscription]):
     """A subscription. Iterate over it to wait for events, or take them with a timeout (`next`, `events`)."""
 
     @property
@@ -289,7 +289,7 @@ class BlockingSubscription(_Face[LiveSubscription]):
         """Whether the subscription has ended."""
         return self._thread.look(lambda: self._inner.closed)
 
-    missed_share = _waiting(LiveSubscription.missed_share)
+    missed_share = _waiting(Subscription.missed_share)
 
     def next(self, timeout: float | None = None) -> Event | None:
         """The next event; None after `timeout` seconds without one. StopIteration if the subscription has ended."""
@@ -326,10 +326,10 @@ class BlockingSubscription(_Face[LiveSubscription]):
         return self._iterate(self._inner.batches(max_events, max_wait))
 
 
-class BlockingSubscriptions(_Face[LiveSubscriptions]):
+class BlockingSubscriptions(_Face[Subscriptions]):
     """Many subscriptions, as `subscribe_many` returns them; `many[i]` is one of them."""
 
-    next_changes = _waiting(LiveSubscriptions.next_changes)
+    next_changes = _waiting(Subscriptions.next_changes)
 
     def __len__(self) -> int:
         return len(self._inner)

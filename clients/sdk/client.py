@@ -21,8 +21,8 @@ from hullcast.clients.sdk.publisher import WINDOW_BYTES, Publisher
 from hullcast.clients.sdk.publishing import Gate, PartlyPublished, Turn, counted_from, ranges, some_rows
 from hullcast.clients.sdk.querying import GRACE_S, checked_query, read_portions, read_whole
 from hullcast.clients.sdk.session import receipt_of
-from hullcast.clients.sdk.subscription import LiveSubscription
-from hullcast.clients.sdk.subscriptions import LiveSubscriptions
+from hullcast.clients.sdk.subscription import Subscription
+from hullcast.clients.sdk.subscriptions import Subscriptions
 from hullcast.clients.sdk.token import read_token
 from hullcast.clients.sdk.triggers import checked_trigger
 from hullcast.network.wire import bodies
@@ -417,7 +417,7 @@ class Client:
         when_parameters: Sequence[object] = (),
         every: float | str | None = None,
         timeout: float | None = None,
-    ) -> LiveSubscription:
+    ) -> Subscription:
         """Subscribe to a SELECT, with the parameters for its `?`. Use `async with` or `await` on what this returns.
 
         `buffer` events may wait; `overflow` says what happens then. "latest" keeps only the newest answer (default for
@@ -445,7 +445,7 @@ class Client:
         if position is not None and (token is not None or trigger is not None):
             raise BadSetting("after", after, "cannot be together with resume, when or every")
         group = SubscriptionGroup(_sql(sql), bound, 1, overflow, buffer, token, trigger, position)
-        return LiveSubscription(
+        return Subscription(
             self._line, group, snapshot=snapshot, progress=progress, callback=callback, timeout_s=_timeout(timeout)
         )
 
@@ -459,7 +459,7 @@ class Client:
         when: object = None,
         every: object = None,
         timeout: float | None = None,
-    ) -> LiveSubscriptions:
+    ) -> Subscriptions:
         """Subscribe many times at once: one column of values per `?`, one subscription per row.
 
         More than 25,000 go in several requests, one after the other; if one is refused, all are closed again. When this
@@ -488,7 +488,7 @@ class Client:
         if not count:
             raise BadParameter(0, "the columns are empty, and so there is nothing to subscribe to")
         group = SubscriptionGroup(_sql(sql), bound, count, overflow, buffer, after=_position(after), many=True)
-        return LiveSubscriptions(self._line, group.in_portions(), _timeout(timeout))
+        return Subscriptions(self._line, group.in_portions(), _timeout(timeout))
 
     @property
     def seq(self) -> int:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class LiveSubscription:
+class Subscription:
     """A subscription, as `Client.subscribe` returns it: use `async with`, or `await` it and `close` it later.
 
     `answer` is right at once and stays up to date. For each single change, iterate, pass a callback, or use `batches`;

@@ -10,9 +10,9 @@ from random import Random
 from typing import Any
 
 from hullcast.broker.engine.engine import Engine
-from hullcast.broker.engine.subscription import Subscription
+from hullcast.broker.engine.subscription import EngineSubscription
 from hullcast.clients.sdk.client import Client
-from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.clients.sdk.subscription import Subscription
 from hullcast.network.answers.events import Change, Event, Progress
 from tests.support.queries import COLUMNS, CREATE, KEY, KEYS, Asked, row
 
@@ -22,8 +22,8 @@ class Pair:
     """The same subscription in both, and the events of each so far."""
 
     asked: Asked
-    local: Subscription
-    live: LiveSubscription
+    local: EngineSubscription
+    live: Subscription
     exact: bool  # every event, or only the newest answer
     expected: list[Any] = field(default_factory=list)
     heard: list[Any] = field(default_factory=list)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.clients.sdk.client import Client, Receipt
-from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.clients.sdk.subscription import Subscription
 from hullcast.network.answers.events import Change, Event, Resync, Snapshot
 from tests.broker.test_engine_machine import answer_of, check_difference, rows_of, same
 from tests.support.queries import COLUMNS, CREATE, KEYS, Asked, row
@@ -119,7 +119,7 @@ class Watcher:
 
     client: Client
     asked: Asked
-    subscription: LiveSubscription
+    subscription: Subscription
     first_seq: int
     first_answer: Any
     events: list[Event] = field(default_factory=list)

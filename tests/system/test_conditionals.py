@@ -18,7 +18,7 @@ from hullcast.broker.log.record import RecordKind
 from hullcast.broker.log.verify import show
 from hullcast.broker.server.conditionals import name_of
 from hullcast.clients.sdk.client import Client, Receipt
-from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.clients.sdk.subscription import Subscription
 from hullcast.network.answers.events import Change, Event, Resync, Snapshot
 from hullcast.network.security.rights import Rights
 from hullcast.network.wire.bodies import Group, Trigger
@@ -90,7 +90,7 @@ class Past:
 class Heard:
     """A conditional subscription and all its events."""
 
-    subscription: LiveSubscription
+    subscription: Subscription
     when: str | None
     trigger: Trigger
     events: list[Event] = field(default_factory=list)
@@ -255,7 +255,7 @@ async def test_two_hundred_subscribers_to_the_same_cost_one_run_each_time(tmp_pa
             await client.close()
 
 
-async def _opened(opening: LiveSubscription) -> LiveSubscription:
+async def _opened(opening: Subscription) -> Subscription:
     return await opening
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hullcast.clients.sdk.client import Client
-    from hullcast.clients.sdk.subscription import LiveSubscription
+    from hullcast.clients.sdk.subscription import Subscription
 
     Teller = JsonTeller | TextTeller
 
@@ -136,7 +136,7 @@ async def _run(arguments: argparse.Namespace, console: Console) -> None:
 async def _listen(
     arguments: argparse.Namespace,
     client: Client,
-    subscription: LiveSubscription,
+    subscription: Subscription,
     teller: Teller,
     output: StandardOutput,
     stop: asyncio.Event,
@@ -158,7 +158,7 @@ async def _listen(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _missed(client: Client, subscription: LiveSubscription) -> float | None:
+async def _missed(client: Client, subscription: Subscription) -> float | None:
     """The share of results that a join with bounded memory misses; None of any other subscription."""
     if "memory" not in subscription.sql.lower() or subscription.closed or not client.connected:
         return None
@@ -172,7 +172,7 @@ async def _wait(event: asyncio.Event) -> None:
     await event.wait()
 
 
-async def _tell(subscription: LiveSubscription, teller: Teller, output: StandardOutput, count: int | None) -> None:
+async def _tell(subscription: Subscription, teller: Teller, output: StandardOutput, count: int | None) -> None:
     left = sys.maxsize if count is None else count
     async for event in subscription:
         lines = [teller.event(event)]
