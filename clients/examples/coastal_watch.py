@@ -127,7 +127,7 @@ async def run(url: str | None, seconds: float) -> bool:
         watches, coast = [Watch(model, since=datetime.now(UTC)) for model in MODELS], Coast(sensors)
         await coast.open()
         for watch in watches:
-            await hc.subscribe(IN_REACH, *watch.parameters, snapshot=True, callback=watch.hear)
+            await hc.subscribe(IN_REACH, *watch.parameters, overflow="block", snapshot=True, callback=watch.hear)
         print(f"{len(coast.units)} units watch {len(coast.targets)} targets", flush=True)
 
         begun, changes = time.monotonic(), 0

@@ -267,7 +267,7 @@ class BlockingSubscription(_Face[Subscription]):
 
     @property
     def conflated(self) -> int:
-        """How many events a newer one replaced before they were taken (`overflow="latest"`)."""
+        """How many events a newer one replaced before they were taken (`overflow="conflate"` or `"latest"`)."""
         return self._thread.look(lambda: self._inner.conflated)
 
     @property

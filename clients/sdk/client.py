@@ -420,9 +420,12 @@ class Client:
     ) -> Subscription:
         """Subscribe to a SELECT, with the parameters for its `?`. Use `async with` or `await` on what this returns.
 
-        `buffer` events may wait; `overflow` says what happens then. "latest" keeps only the newest answer (default for
-        single values). "block" stops reading until events are taken (default for sets and rows). "drop_oldest" drops
-        events, and a Resync says so. "error" ends the subscription. `resume` is the `token` of an earlier subscription.
+        You get every change, in order; `buffer` events may wait, and `overflow` says what happens then. With "conflate"
+        (the default, but for streams) the last of them is replaced by one with the newest answer, whose `conflated` is
+        the number of changes it stands for beside its own. "block" stops reading until events are taken (default for
+        streams). "drop_oldest" drops events, and a Resync says so. "error" ends the subscription. With "latest", for
+        dashboards, only the newest answer waits, whatever `buffer` is. `resume` is the `token` of an earlier
+        subscription: you get all that it missed.
         With `snapshot` the first event is the first answer (or a Resync, if the token could not be resumed). With
         `progress` a Progress event says that updates passed without a change. `callback` is a function or coroutine
         function that gets each event in turn; its errors are logged and counted (`callback_errors`). `timeout` is for
@@ -464,14 +467,15 @@ class Client:
 
         More than 25,000 go in several requests, one after the other; if one is refused, all are closed again. When this
         returns, all subscriptions are in effect, and all answers are right as of `seq`. `timeout` is for each request.
-        `overflow` is "latest" if nothing is said, and "block" for streams; there, all begin behind position `after`.
+        `overflow` is "latest" if nothing is said, so that many cost little: to get every change, say "conflate" or
+        "block". For streams it is "block"; there, all begin behind position `after`.
         """
         self._check_open()
         if when is not None or every is not None:
             given = "when" if when is not None else "every"
             raise BadSetting(given, when or every, "conditional subscriptions are made one by one; use subscribe()")
         if overflow == "error":
-            raise BadSetting("overflow", overflow, "many subscriptions take latest, block or drop_oldest")
+            raise BadSetting("overflow", overflow, "many subscriptions take latest, conflate, block or drop_oldest")
         for position, column in enumerate(columns, 1):
             if isinstance(column, str) or not hasattr(column, "__len__"):
                 got = type(column).__name__

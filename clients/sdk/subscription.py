@@ -187,7 +187,7 @@ class Subscription:
 
     @property
     def conflated(self) -> int:
-        """How many events a newer one replaced before they were taken (`overflow="latest"`)."""
+        """How many events a newer one replaced before they were taken (`overflow="conflate"` or `"latest"`)."""
         return self._counters[1] if self._rest is not None else self._counter(1)
 
     def _counter(self, which: int) -> int:

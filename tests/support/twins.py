@@ -68,7 +68,7 @@ class Twins:
         """The same subscription in both; they begin alike."""
         live = await self.client.subscribe(asked.sql, *asked.parameters, **options)
         local = self.engine.subscribe(asked.sql, *asked.parameters)
-        exact = options.get("overflow") not in ("latest", None)
+        exact = options.get("overflow") != "latest"
         pair = Pair(asked, local, live, exact)
         assert live.answer == local.answer, asked
         self.pairs.append(pair)
