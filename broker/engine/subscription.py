@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
 from hullcast.network.answers.collection import Collection
-from hullcast.network.answers.events import LocalEvent, Resync, StreamTuple, change_to
+from hullcast.network.answers.events import Event, Resync, StreamTuple, change_to
 from hullcast.network.answers.named import row_type
 from hullcast.network.wire.errors import SubscriptionClosed, UsageError
 
@@ -58,7 +58,7 @@ class EngineSubscription(ABC):
         self._check_open()
         return self._outbox.waiting(self._listener)
 
-    def drain(self) -> list[LocalEvent]:
+    def drain(self) -> list[Event]:
         """The events since the last drain, oldest first; only a Resync if some were dropped."""
         self._check_open()
         return self._changes()
@@ -96,7 +96,7 @@ class EngineSubscription(ABC):
     def _answer(self) -> Any: ...
 
     @abstractmethod
-    def _changes(self) -> list[LocalEvent]: ...
+    def _changes(self) -> list[Event]: ...
 
 
 class SingleSubscription(EngineSubscription):
@@ -107,7 +107,7 @@ class SingleSubscription(EngineSubscription):
     def _answer(self) -> Any:
         return self._channel.answers.answer(self._listener)
 
-    def _changes(self) -> list[LocalEvent]:
+    def _changes(self) -> list[Event]:
         lost = self._outbox.take_lost(self._listener)
         taken = self._outbox.take(self._listener)
         if lost:
@@ -158,7 +158,7 @@ class CollectionSubscription(EngineSubscription):
         self._listen()
         return self._collection.pending
 
-    def _changes(self) -> list[LocalEvent]:
+    def _changes(self) -> list[Event]:
         self._listen()
         if self._collection.lost:
             return [self._resync(self._collection.take_lost(), self._collection.answer())]
@@ -173,12 +173,10 @@ class TupleSubscription(EngineSubscription):
     def _answer(self) -> Any:
         raise UsageError(f"`{self.sql}` reads a stream, so it has no answer; its events are the tuples")
 
-    def _changes(self) -> list[LocalEvent]:
+    def _changes(self) -> list[Event]:
         """If some were dropped (the oldest), a Resync stands before the others."""
         taken, shown = self._outbox.take(self._listener), row_type(self.columns)
-        events: list[LocalEvent] = [
-            StreamTuple(seq, shown(row)) for seq, row in zip(taken.seqs, taken.items, strict=True)
-        ]
+        events: list[Event] = [StreamTuple(seq, shown(row)) for seq, row in zip(taken.seqs, taken.items, strict=True)]
         lost, gap = self._outbox.take_lost(self._listener), self._channel.take_gap(self._listener)
         if lost or gap:
             self.dropped += lost

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hullcast.clients.sdk.client import Client
     from hullcast.clients.sdk.subscription import Subscription
     from hullcast.clients.sdk.subscriptions import Subscriptions
+    from hullcast.network.answers.events import Event, Snapshot
     from hullcast.network.wire.arrays import Floats
 
 LOOK_S, QUIET_S = 0.005, 0.02
@@ -148,7 +149,7 @@ class PublishingProcess:
 class Watched:
     """A subscription whose every event is kept."""
 
-    def __init__(self, one: Wanted, subscription: Subscription) -> None:
+    def __init__(self, one: Wanted, subscription: Subscription[Event | Snapshot]) -> None:
         self.one, self.subscription = one, subscription
         self.events: list[dict[str, Any]] = []
         self.changes = 0

@@ -52,7 +52,7 @@ class Watch:
         self.heard = Counter[str]()
         self.shown = time.monotonic()
 
-    def hear(self, event: hullcast.Event) -> None:
+    def hear(self, event: hullcast.Event | hullcast.Snapshot) -> None:
         """Act on an event. Here a watch prints some and remembers all; yours would call the unit."""
         if isinstance(event, hullcast.Snapshot | hullcast.Resync):  # all of it: at first, and if events were lost
             self.in_reach = {(row.UNIT, row.TARGET): row for row in event.answer}

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args, overload
 
 import numpy as np
 
@@ -40,15 +40,16 @@ from hullcast.network.wire.value_columns import row_count
 from hullcast.network.wire.values import from_user, keys_to_column, rows_to_columns, scalars
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
     from pathlib import Path
+    from typing import Literal, TypedDict, TypeVar, Unpack
 
     import zmq
 
     from hullcast.clients.sdk.connecting import Connection
     from hullcast.clients.sdk.history import ChangePart, TablePart
-    from hullcast.clients.sdk.subscription import Callback
     from hullcast.network.answers.answers import Overflow
+    from hullcast.network.answers.events import AnyEvent, Event, Progress, Snapshot
     from hullcast.network.answers.named import QueryRows
     from hullcast.network.link.dialer import DialerStatistics
     from hullcast.network.link.limits import LinkLimits
@@ -56,6 +57,21 @@ if TYPE_CHECKING:
     from hullcast.network.wire.value_columns import ValueColumns
 
     ChangeBody = bodies.Execute | bodies.Publish | bodies.Delete
+    EventT = TypeVar("EventT")
+    Callback = Callable[[EventT], Awaitable[None] | None]
+
+    class SubscribeOptions(TypedDict, total=False):
+        """The options of `subscribe` that do not decide which events there are."""
+
+        overflow: Overflow | None
+        buffer: int
+        resume: str | None
+        after: int | None
+        when: str | None
+        when_parameters: Sequence[object]
+        every: float | str | None
+        timeout: float | None
+
 
 #: Changes without a reply. The server remembers the receipts of a publisher's last 64: a retry must find its own.
 CHANGES_WAITING = 32
@@ -402,6 +418,46 @@ class Client:
 
     # --- subscriptions ---------------------------------------------------------------------------------------
 
+    @overload
+    def subscribe(
+        self,
+        sql: str,
+        *parameters: object,
+        snapshot: Literal[False] = False,
+        progress: Literal[False] = False,
+        callback: Callback[Event] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[Event]: ...
+    @overload
+    def subscribe(
+        self,
+        sql: str,
+        *parameters: object,
+        snapshot: Literal[True],
+        progress: Literal[False] = False,
+        callback: Callback[Event | Snapshot] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[Event | Snapshot]: ...
+    @overload
+    def subscribe(
+        self,
+        sql: str,
+        *parameters: object,
+        snapshot: Literal[False] = False,
+        progress: Literal[True],
+        callback: Callback[Event | Progress] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[Event | Progress]: ...
+    @overload
+    def subscribe(
+        self,
+        sql: str,
+        *parameters: object,
+        snapshot: bool = False,
+        progress: bool = False,
+        callback: Callback[AnyEvent] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[AnyEvent]: ...
     def subscribe(
         self,
         sql: str,
@@ -412,12 +468,12 @@ class Client:
         after: int | None = None,
         snapshot: bool = False,
         progress: bool = False,
-        callback: Callback | None = None,
+        callback: Callback[Any] | None = None,
         when: str | None = None,
         when_parameters: Sequence[object] = (),
         every: float | str | None = None,
         timeout: float | None = None,
-    ) -> Subscription:
+    ) -> Subscription[Any]:
         """Subscribe to a SELECT, with the parameters for its `?`. Use `async with` or `await` on what this returns.
 
         You get every change, in order; `buffer` events may wait, and `overflow` says what happens then. With "conflate"

@@ -103,7 +103,7 @@ def _same(answer: Answer) -> Answer:
     return answer
 
 
-#: What the subscription of an engine hears.
-LocalEvent = Change | Resync | StreamTuple
-#: What the subscription of a client hears.
-Event = Snapshot | Change | Resync | Progress | StreamTuple
+#: What a subscription hears.
+Event = Change | Resync | StreamTuple
+#: What the subscription of a client hears that asked for more.
+AnyEvent = Event | Snapshot | Progress

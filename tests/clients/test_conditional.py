@@ -19,6 +19,7 @@ from hullcast.broker.server import evaluating
 from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.subscription import Subscription
+from hullcast.network.answers.events import AnyEvent
 from hullcast.network.wire import packing
 from hullcast.network.wire.limits import WireLimits
 from tests.support.cluster import PATIENCE_S, PATIENT, Cluster, cluster, wait_for
@@ -46,7 +47,7 @@ async def put(hc: Client, number: int, x: float, price: float) -> int:
     return (await hc.publish("FUEL", [{"ID": number, "X": x, "PRICE": price}])).seq
 
 
-async def next_event(subscription: Subscription) -> Any:
+async def next_event(subscription: Subscription[AnyEvent]) -> Any:
     async with asyncio.timeout(PATIENCE_S):
         return await anext(subscription)
 

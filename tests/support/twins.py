@@ -13,7 +13,7 @@ from hullcast.broker.engine.engine import Engine
 from hullcast.broker.engine.subscription import EngineSubscription
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.subscription import Subscription
-from hullcast.network.answers.events import Change, Event, Progress
+from hullcast.network.answers.events import Change, Event
 from tests.support.queries import COLUMNS, CREATE, KEY, KEYS, Asked, row
 
 
@@ -91,4 +91,4 @@ def told(event: Event) -> Any:
     """An event as a value."""
     if isinstance(event, Change):
         return event.seq, event.answer, event.entered, event.left, event.changed
-    return event if isinstance(event, Progress) else (event.seq, event.answer)
+    return event.seq, event.answer

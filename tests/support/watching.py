@@ -119,10 +119,10 @@ class Watcher:
 
     client: Client
     asked: Asked
-    subscription: Subscription
+    subscription: Subscription[Event | Snapshot]
     first_seq: int
     first_answer: Any
-    events: list[Event] = field(default_factory=list)
+    events: list[Event | Snapshot] = field(default_factory=list)
     resyncs: int = 0
 
     def collect(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from hullcast.clients.cli.commands.connection import as_json, distinct, in_order, shown
-from hullcast.network.answers.events import Change, Progress, Resync, StreamTuple
+from hullcast.network.answers.events import Resync, StreamTuple
 from hullcast.network.answers.result import ResultRows
 from hullcast.network.wire.durations import time_shown
 
@@ -39,15 +39,13 @@ class JsonTeller:
     def event(self, event: Event) -> str:
         """What happened."""
         self.events += 1
-        conflated = {} if isinstance(event, Progress) or not event.conflated else {"conflated": event.conflated}
+        conflated = {"conflated": event.conflated} if event.conflated else {}
         if isinstance(event, Resync):
             self.resyncs += 1
             told = {**self._whole(event.answer), "lost": event.lost, "reason": event.reason}
             return self._line("resync", seq=event.seq, **told, **conflated)
         if isinstance(event, StreamTuple):
             return self._line("tuple", seq=event.seq, row=self._item(event.row), **conflated)
-        if not isinstance(event, Change):
-            return self._line("answer", seq=event.seq, **self._whole(getattr(event, "answer", None)))
         if event.entered or event.left or event.changed:
             return self._line(
                 "change",
@@ -105,7 +103,7 @@ class TextTeller:
         """What happened."""
         self.events += 1
         line = self._told(event)
-        if not isinstance(event, Progress) and event.conflated:
+        if event.conflated:
             line.append(f"  (stands for {event.conflated:,} earlier ones, too)", _STYLES["resync"])
         return self._line(line)
 
@@ -121,8 +119,6 @@ class TextTeller:
             return Text.assemble(_seq(event.seq), text, whole)
         if isinstance(event, StreamTuple):
             return Text.assemble(_seq(event.seq), _named(self._columns, event.row))
-        if not isinstance(event, Change):
-            return Text.assemble(_seq(event.seq), _whole(self._columns, getattr(event, "answer", None)))
         parts = [
             *((_STYLES["entered"], f"entered {_item(item)}") for item in event.entered),
             *((_STYLES["left"], f"left {_item(item)}") for item in event.left),
