@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hullcast.broker.engine.engine import Engine
-    from hullcast.broker.engine.subscription import Subscription
-    from hullcast.broker.engine.subscriptions import Subscriptions
+    from hullcast.broker.engine.subscription import EngineSubscription
+    from hullcast.broker.engine.subscriptions import EngineSubscriptions
     from hullcast.broker.reformulate.channel import ChannelStatistics
     from hullcast.broker.reformulate.messages import Batch, Messages
     from hullcast.broker.tables.schema import Column, ColumnType, Table
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from hullcast.clients.sdk.history import ChangePart, History, TablePart
     from hullcast.clients.sdk.publisher import Publisher, RowsRefused, WindowFull
     from hullcast.clients.sdk.publishing import PartlyPublished
-    from hullcast.clients.sdk.subscription import LiveSubscription
-    from hullcast.clients.sdk.subscriptions import Changed, LiveSubscriptions
+    from hullcast.clients.sdk.subscription import Subscription
+    from hullcast.clients.sdk.subscriptions import Changed, Subscriptions
     from hullcast.network.answers.answers import Overflow
     from hullcast.network.answers.events import Change, Event, Progress, Resync, Snapshot, StreamTuple
     from hullcast.network.answers.named import QueryRows, QueryWorth, TableWorth
@@ -117,14 +117,14 @@ __all__ = [
     "DuplicateTable",
     "DuplicateView",
     "Engine",
+    "EngineSubscription",
+    "EngineSubscriptions",
     "Event",
     "History",
     "HistoryGone",
     "HullcastError",
     "InvariantBroken",
     "LinkLimits",
-    "LiveSubscription",
-    "LiveSubscriptions",
     "LoadFailed",
     "LogBroken",
     "LogDamaged",
@@ -196,11 +196,11 @@ _HOMES = {
     "ColumnType": "broker.tables.schema",
     "DialerStatistics": "network.link.dialer",
     "Engine": "broker.engine.engine",
+    "EngineSubscription": "broker.engine.subscription",
+    "EngineSubscriptions": "broker.engine.subscriptions",
     "Event": "network.answers.events",
     "History": "clients.sdk.history",
     "LinkLimits": "network.link.limits",
-    "LiveSubscription": "clients.sdk.subscription",
-    "LiveSubscriptions": "clients.sdk.subscriptions",
     "Messages": "broker.reformulate.messages",
     "Overflow": "network.answers.answers",
     "PartlyPublished": "clients.sdk.publishing",
@@ -214,8 +214,8 @@ _HOMES = {
     "RowsRefused": "clients.sdk.publisher",
     "Snapshot": "network.answers.events",
     "StreamTuple": "network.answers.events",
-    "Subscription": "broker.engine.subscription",
-    "Subscriptions": "broker.engine.subscriptions",
+    "Subscription": "clients.sdk.subscription",
+    "Subscriptions": "clients.sdk.subscriptions",
     "Table": "broker.tables.schema",
     "TablePart": "clients.sdk.history",
     "TableWorth": "network.answers.named",

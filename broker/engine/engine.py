@@ -12,11 +12,11 @@ import numpy.typing as npt
 from hullcast.broker.engine.stream import Settled, Stream
 from hullcast.broker.engine.subscription import (
     CollectionSubscription,
+    EngineSubscription,
     SingleSubscription,
-    Subscription,
     TupleSubscription,
 )
-from hullcast.broker.engine.subscriptions import Subscriptions
+from hullcast.broker.engine.subscriptions import EngineSubscriptions
 from hullcast.broker.queries.mirror import Mirror
 from hullcast.broker.reformulate.channel import CollectionChannel, SingleChannel
 from hullcast.broker.reformulate.channels import Channels
@@ -300,7 +300,7 @@ class Engine:
         after: int | None = None,
         when: object = None,
         every: object = None,
-    ) -> Subscription:
+    ) -> EngineSubscription:
         """Subscribe to a SELECT, with the parameters for its `?`. `when` and `every` are for clients of a server.
 
         A subscription to the tuples of a stream begins with those behind the position `after`, as far as they are
@@ -331,14 +331,14 @@ class Engine:
 
     def subscribe_many(
         self, sql: str, *columns: Sequence[object] | np.ndarray[Any, Any], after: int | None = None
-    ) -> Subscriptions:
+    ) -> EngineSubscriptions:
         """Subscribe many times at once: one column of values per `?`, one subscription per row."""
         self._check_sound()
         query = self._parse(sql)
         predicates = query.bind_many(columns)
         with self._channel(query) as channel:
             listeners = self._admit(channel, predicates, after)
-        return Subscriptions(
+        return EngineSubscriptions(
             query,
             channel,
             listeners,
@@ -532,13 +532,13 @@ class Engine:
         channel: Channel,
         listener: Listeners,
         predicates: Predicates,
-        close: Callable[[Subscription], None] | None = None,
-    ) -> Subscription:
+        close: Callable[[EngineSubscription], None] | None = None,
+    ) -> EngineSubscription:
         def now() -> int:
             self._check_sound()
             return self._seq
 
-        def leave(subscription: Subscription) -> None:
+        def leave(subscription: EngineSubscription) -> None:
             self._leave(channel, listener)
 
         number, close = int(listener[0]), close or leave

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
 from hullcast.network.answers.collection import Collection
-from hullcast.network.answers.events import LocalEvent, Resync, StreamTuple, change_to
+from hullcast.network.answers.events import Event, Resync, StreamTuple, change_to
 from hullcast.network.answers.named import row_type
 from hullcast.network.wire.errors import SubscriptionClosed, UsageError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hullcast.broker.sql.subscription import ParsedQuery
 
 
-class Subscription(ABC):
+class EngineSubscription(ABC):
     """A subscription, as `Engine.subscribe` returns it. Close it when you no longer need it, or use `with`."""
 
     def __init__(
@@ -28,7 +28,7 @@ class Subscription(ABC):
         channel: Channel,
         listener: int,
         now: Callable[[], int],
-        close: Callable[[Subscription], None],
+        close: Callable[[EngineSubscription], None],
     ) -> None:
         self.sql = query.sql
         self.columns = query.columns
@@ -39,7 +39,7 @@ class Subscription(ABC):
         self._outbox = channel.outbox
         self._listener = listener
         self._now = now
-        self._close: Callable[[Subscription], None] | None = close
+        self._close: Callable[[EngineSubscription], None] | None = close
 
     @property
     def answer(self) -> Any:
@@ -58,7 +58,7 @@ class Subscription(ABC):
         self._check_open()
         return self._outbox.waiting(self._listener)
 
-    def drain(self) -> list[LocalEvent]:
+    def drain(self) -> list[Event]:
         """The events since the last drain, oldest first; only a Resync if some were dropped."""
         self._check_open()
         return self._changes()
@@ -96,10 +96,10 @@ class Subscription(ABC):
     def _answer(self) -> Any: ...
 
     @abstractmethod
-    def _changes(self) -> list[LocalEvent]: ...
+    def _changes(self) -> list[Event]: ...
 
 
-class SingleSubscription(Subscription):
+class SingleSubscription(EngineSubscription):
     """An answer of one value."""
 
     _channel: SingleChannel
@@ -107,7 +107,7 @@ class SingleSubscription(Subscription):
     def _answer(self) -> Any:
         return self._channel.answers.answer(self._listener)
 
-    def _changes(self) -> list[LocalEvent]:
+    def _changes(self) -> list[Event]:
         lost = self._outbox.take_lost(self._listener)
         taken = self._outbox.take(self._listener)
         if lost:
@@ -116,7 +116,7 @@ class SingleSubscription(Subscription):
         return list(map(change_to, taken.seqs, values))
 
 
-class CollectionSubscription(Subscription):
+class CollectionSubscription(EngineSubscription):
     """A set of values, or rows in the order of their keys.
 
     The contents are brought up to date from the events when somebody looks, not with every update.
@@ -130,7 +130,7 @@ class CollectionSubscription(Subscription):
         channel: CollectionChannel,
         listener: int,
         now: Callable[[], int],
-        close: Callable[[Subscription], None],
+        close: Callable[[EngineSubscription], None],
         predicate: Predicates,
     ) -> None:
         super().__init__(query, channel, listener, now, close)
@@ -158,14 +158,14 @@ class CollectionSubscription(Subscription):
         self._listen()
         return self._collection.pending
 
-    def _changes(self) -> list[LocalEvent]:
+    def _changes(self) -> list[Event]:
         self._listen()
         if self._collection.lost:
             return [self._resync(self._collection.take_lost(), self._collection.answer())]
         return list(self._collection.take())
 
 
-class TupleSubscription(Subscription):
+class TupleSubscription(EngineSubscription):
     """The tuples of a stream: each is an event, and there is no answer."""
 
     _channel: TuplesChannel
@@ -173,12 +173,10 @@ class TupleSubscription(Subscription):
     def _answer(self) -> Any:
         raise UsageError(f"`{self.sql}` reads a stream, so it has no answer; its events are the tuples")
 
-    def _changes(self) -> list[LocalEvent]:
+    def _changes(self) -> list[Event]:
         """If some were dropped (the oldest), a Resync stands before the others."""
         taken, shown = self._outbox.take(self._listener), row_type(self.columns)
-        events: list[LocalEvent] = [
-            StreamTuple(seq, shown(row)) for seq, row in zip(taken.seqs, taken.items, strict=True)
-        ]
+        events: list[Event] = [StreamTuple(seq, shown(row)) for seq, row in zip(taken.seqs, taken.items, strict=True)]
         lost, gap = self._outbox.take_lost(self._listener), self._channel.take_gap(self._listener)
         if lost or gap:
             self.dropped += lost

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hullcast.broker.engine.subscription import Subscription
+    from hullcast.broker.engine.subscription import EngineSubscription
     from hullcast.broker.reformulate.channel import Channel
     from hullcast.broker.sql.subscription import ParsedQuery
     from hullcast.network.wire.arrays import Ints
 
 
-class Subscriptions:
+class EngineSubscriptions:
     """Many subscriptions, as `Engine.subscribe_many` returns them; `many[i]` is one of them.
 
     They are closed together, by `close` or at the end of a `with`; one may be closed before, and is then left out
@@ -34,7 +34,7 @@ class Subscriptions:
         query: ParsedQuery,
         channel: Channel,
         listeners: Ints,
-        make: Callable[[int, Callable[[Subscription], None]], Subscription],
+        make: Callable[[int, Callable[[EngineSubscription], None]], EngineSubscription],
         leave: Callable[[Ints], None],
         check_sound: Callable[[], None],
     ) -> None:
@@ -45,12 +45,12 @@ class Subscriptions:
         self._leave = leave
         self._check_sound = check_sound
         self._open = np.ones(len(listeners), np.bool_)
-        self._made: dict[int, Subscription] = {}
+        self._made: dict[int, EngineSubscription] = {}
 
     def __len__(self) -> int:
         return len(self._listeners)
 
-    def __getitem__(self, i: int) -> Subscription:
+    def __getitem__(self, i: int) -> EngineSubscription:
         n = len(self._listeners)
         try:
             at = range(n)[operator.index(i)]
@@ -62,7 +62,7 @@ class Subscriptions:
             self._made[at] = self._make(at, lambda _: self._close_one(at))
         return self._made[at]
 
-    def __iter__(self) -> Iterator[Subscription]:
+    def __iter__(self) -> Iterator[EngineSubscription]:
         return (self[i] for i in range(len(self)) if self._open[i])
 
     def __repr__(self) -> str:

@@ -48,7 +48,7 @@ from hullcast.network.node.warming import warm_node
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hullcast.broker.engine.subscription import Subscription
+    from hullcast.broker.engine.subscription import EngineSubscription
 
 #: Told after each function compiled: (functions done, functions there are, name of the latest).
 ReportProgress = Callable[[int, int, str], None]
@@ -262,7 +262,7 @@ def _touch(engine: Engine) -> None:
     engine.delete("STOCK", ["B", "C"])
 
 
-def _take(subscriptions: list[Subscription]) -> None:
+def _take(subscriptions: list[EngineSubscription]) -> None:
     for subscription in subscriptions:
         _ = subscription.answer
         subscription.drain()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hullcast.clients.demo.stocks import Removal, Upsert
-from hullcast.network.answers.events import Change, Event, Resync, Snapshot
+from hullcast.network.answers.events import AnyEvent, Change, Resync, Snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +68,7 @@ def written(answer: Any) -> Any:
     return [list(row) for row in answer] if isinstance(answer, list) else answer
 
 
-def written_event(event: Event) -> dict[str, Any]:
+def written_event(event: AnyEvent) -> dict[str, Any]:
     """An event as JSON can hold it: of rows and sets only what came and went, never the whole answer."""
     match event:
         case Snapshot(seq, answer):

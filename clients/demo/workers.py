@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from hullcast.clients.demo.scenario import Wanted
     from hullcast.clients.demo.stocks import MarketAction, Trace
     from hullcast.clients.sdk.client import Client
-    from hullcast.clients.sdk.subscription import LiveSubscription
-    from hullcast.clients.sdk.subscriptions import LiveSubscriptions
+    from hullcast.clients.sdk.subscription import Subscription
+    from hullcast.clients.sdk.subscriptions import Subscriptions
+    from hullcast.network.answers.events import Event, Snapshot
     from hullcast.network.wire.arrays import Floats
 
 LOOK_S, QUIET_S = 0.005, 0.02
@@ -152,7 +153,7 @@ class PublishingProcess:
 class Watched:
     """A subscription whose every event is kept."""
 
-    def __init__(self, one: Wanted, subscription: LiveSubscription) -> None:
+    def __init__(self, one: Wanted, subscription: Subscription[Event | Snapshot]) -> None:
         self.one, self.subscription = one, subscription
         self.events: list[dict[str, Any]] = []
         self.changes = 0
@@ -191,7 +192,7 @@ class Watched:
 class Many:
     """Many subscriptions, with the answers known from their changes alone beside those the client holds."""
 
-    def __init__(self, subscriptions: LiveSubscriptions) -> None:
+    def __init__(self, subscriptions: Subscriptions) -> None:
         self.subscriptions = subscriptions
         self.rebuilt: Floats = subscriptions.answers.copy()
         self.taken = 0

@@ -52,7 +52,7 @@ class Watch:
         self.heard = Counter[str]()
         self.shown = time.monotonic()
 
-    def hear(self, event: hullcast.Event) -> None:
+    def hear(self, event: hullcast.Event | hullcast.Snapshot) -> None:
         """Act on an event. Here a watch prints some and remembers all; yours would call the unit."""
         if isinstance(event, hullcast.Snapshot | hullcast.Resync):  # all of it: at first, and if events were lost
             self.in_reach = {(row.UNIT, row.TARGET): row for row in event.answer}
@@ -127,7 +127,7 @@ async def run(url: str | None, seconds: float) -> bool:
         watches, coast = [Watch(model, since=datetime.now(UTC)) for model in MODELS], Coast(sensors)
         await coast.open()
         for watch in watches:
-            await hc.subscribe(IN_REACH, *watch.parameters, snapshot=True, callback=watch.hear)
+            await hc.subscribe(IN_REACH, *watch.parameters, overflow="block", snapshot=True, callback=watch.hear)
         print(f"{len(coast.units)} units watch {len(coast.targets)} targets", flush=True)
 
         begun, changes = time.monotonic(), 0

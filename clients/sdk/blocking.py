@@ -13,26 +13,27 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import wraps
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.client import connect as connect_async
 from hullcast.clients.sdk.publisher import WINDOW_BYTES, Publisher
-from hullcast.clients.sdk.subscription import LiveSubscription
-from hullcast.clients.sdk.subscriptions import LiveSubscriptions
+from hullcast.clients.sdk.subscription import EventT_co, Subscription
+from hullcast.clients.sdk.subscriptions import Subscriptions
 from hullcast.network.wire.errors import ClientClosed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
     from contextlib import AbstractAsyncContextManager
+    from typing import Literal, Unpack
 
     import numpy.typing as npt
 
-    from hullcast.clients.sdk.client import ClientStatistics
+    from hullcast.clients.sdk.client import Callback, ClientStatistics, SubscribeOptions
     from hullcast.clients.sdk.gathering import Row
     from hullcast.clients.sdk.history import ChangePart, TablePart
     from hullcast.clients.sdk.subscriptions import Changed
-    from hullcast.network.answers.events import Event
+    from hullcast.network.answers.events import AnyEvent, Event, Progress, Snapshot
     from hullcast.network.answers.named import QueryRows
     from hullcast.network.wire.containers import Nan
 
@@ -42,6 +43,7 @@ class _Closes(Protocol):
 
 
 Inner = TypeVar("Inner", bound=_Closes)
+Inner_co = TypeVar("Inner_co", bound=_Closes, covariant=True)
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -156,10 +158,10 @@ def run_in_thread(service: AbstractAsyncContextManager[T], name: str) -> Iterato
         thread.stop()
 
 
-class _Face(Generic[Inner]):
+class _Face(Generic[Inner_co]):
     """An object of the asyncio client, used from other threads."""
 
-    def __init__(self, thread: LoopThread, inner: Inner) -> None:
+    def __init__(self, thread: LoopThread, inner: Inner_co) -> None:
         self._thread, self._inner = thread, inner
 
     def __enter__(self) -> Self:
@@ -227,7 +229,7 @@ def _opening(
     return call
 
 
-class BlockingSubscription(_Face[LiveSubscription]):
+class BlockingSubscription(_Face[Subscription[EventT_co]]):
     """A subscription. Iterate over it to wait for events, or take them with a timeout (`next`, `events`)."""
 
     @property
@@ -267,7 +269,7 @@ class BlockingSubscription(_Face[LiveSubscription]):
 
     @property
     def conflated(self) -> int:
-        """How many events a newer one replaced before they were taken (`overflow="latest"`)."""
+        """How many events a newer one replaced before they were taken (`overflow="conflate"` or `"latest"`)."""
         return self._thread.look(lambda: self._inner.conflated)
 
     @property
@@ -289,12 +291,12 @@ class BlockingSubscription(_Face[LiveSubscription]):
         """Whether the subscription has ended."""
         return self._thread.look(lambda: self._inner.closed)
 
-    missed_share = _waiting(LiveSubscription.missed_share)
+    missed_share = _waiting(Subscription.missed_share)
 
-    def next(self, timeout: float | None = None) -> Event | None:
+    def next(self, timeout: float | None = None) -> EventT_co | None:
         """The next event; None after `timeout` seconds without one. StopIteration if the subscription has ended."""
 
-        async def taken() -> tuple[Event | None, ...]:
+        async def taken() -> tuple[EventT_co | None, ...]:
             try:
                 async with asyncio.timeout(timeout):
                     return (await anext(self._inner),)
@@ -307,7 +309,7 @@ class BlockingSubscription(_Face[LiveSubscription]):
             return event
         raise StopIteration
 
-    def events(self, timeout: float | None = None) -> Iterator[Event]:
+    def events(self, timeout: float | None = None) -> Iterator[EventT_co]:
         """Events as they come, until none came for `timeout` seconds or the subscription has ended."""
         while True:
             try:
@@ -318,18 +320,18 @@ class BlockingSubscription(_Face[LiveSubscription]):
                 return
             yield event
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[EventT_co]:
         return self.events()
 
-    def batches(self, max_events: int = 1024, max_wait: float = 0.1) -> Iterator[list[Event]]:
+    def batches(self, max_events: int = 1024, max_wait: float = 0.1) -> Iterator[list[EventT_co]]:
         """Events in lists: those within `max_wait` seconds of the first one, at most `max_events`."""
         return self._iterate(self._inner.batches(max_events, max_wait))
 
 
-class BlockingSubscriptions(_Face[LiveSubscriptions]):
+class BlockingSubscriptions(_Face[Subscriptions]):
     """Many subscriptions, as `subscribe_many` returns them; `many[i]` is one of them."""
 
-    next_changes = _waiting(LiveSubscriptions.next_changes)
+    next_changes = _waiting(Subscriptions.next_changes)
 
     def __len__(self) -> int:
         return len(self._inner)
@@ -536,11 +538,58 @@ class BlockingClient(_Face[Client]):
     explain = _waiting(Client.explain)
     history = _waiting(Client.history)
     sync = _waiting(Client.sync)
-    subscribe = _opening(
+
+    @overload
+    def subscribe(
+        self,
+        sql: str,
+        *parameters: object,
+        snapshot: Literal[False] = False,
+        progress: Literal[False] = False,
+        callback: Callback[Event] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> BlockingSubscription[Event]: ...
+    @overload
+    def subscribe(
+        self,
+        sql: str,
+        *parameters: object,
+        snapshot: Literal[True],
+        progress: Literal[False] = False,
+        callback: Callback[Event | Snapshot] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> BlockingSubscription[Event | Snapshot]: ...
+    @overload
+    def subscribe(
+        self,
+        sql: str,
+        *parameters: object,
+        snapshot: Literal[False] = False,
+        progress: Literal[True],
+        callback: Callback[Event | Progress] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> BlockingSubscription[Event | Progress]: ...
+    @overload
+    def subscribe(
+        self,
+        sql: str,
+        *parameters: object,
+        snapshot: bool = False,
+        progress: bool = False,
+        callback: Callback[AnyEvent] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> BlockingSubscription[AnyEvent]: ...
+    def subscribe(self, *arguments: Any, **options: Any) -> BlockingSubscription[Any]:
+        opened = self._thread.wait(_opened(lambda: self._inner.subscribe(*arguments, **options)))
+        return BlockingSubscription(self._thread, opened)
+
+    _describe(
+        subscribe,
         Client.subscribe,
-        BlockingSubscription,
+        "BlockingSubscription",
         "Subscribe to a SELECT, with the parameters for its `?`. Use `with` on what this returns, or close it later.",
     )
+
     subscribe_many = _opening(
         Client.subscribe_many,
         BlockingSubscriptions,

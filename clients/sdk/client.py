@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args, overload
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from hullcast.clients.sdk.publisher import WINDOW_BYTES, Publisher
 from hullcast.clients.sdk.publishing import Gate, PartlyPublished, Turn, counted_from, ranges, some_rows
 from hullcast.clients.sdk.querying import GRACE_S, checked_query, read_portions, read_whole
 from hullcast.clients.sdk.session import receipt_of
-from hullcast.clients.sdk.subscription import LiveSubscription
-from hullcast.clients.sdk.subscriptions import LiveSubscriptions
+from hullcast.clients.sdk.subscription import Subscription
+from hullcast.clients.sdk.subscriptions import Subscriptions
 from hullcast.clients.sdk.token import read_token
 from hullcast.clients.sdk.triggers import checked_trigger
 from hullcast.network.wire import bodies
@@ -40,15 +40,16 @@ from hullcast.network.wire.value_columns import row_count
 from hullcast.network.wire.values import from_user, keys_to_column, rows_to_columns, scalars
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
     from pathlib import Path
+    from typing import Literal, TypedDict, TypeVar, Unpack
 
     import zmq
 
     from hullcast.clients.sdk.connecting import Connection
     from hullcast.clients.sdk.history import ChangePart, TablePart
-    from hullcast.clients.sdk.subscription import Callback
     from hullcast.network.answers.answers import Overflow
+    from hullcast.network.answers.events import AnyEvent, Event, Progress, Snapshot
     from hullcast.network.answers.named import QueryRows
     from hullcast.network.link.dialer import DialerStatistics
     from hullcast.network.link.limits import LinkLimits
@@ -56,6 +57,21 @@ if TYPE_CHECKING:
     from hullcast.network.wire.value_columns import ValueColumns
 
     ChangeBody = bodies.Execute | bodies.Publish | bodies.Delete
+    EventT = TypeVar("EventT")
+    Callback = Callable[[EventT], Awaitable[None] | None]
+
+    class SubscribeOptions(TypedDict, total=False):
+        """The options of `subscribe` that do not decide which events there are."""
+
+        overflow: Overflow | None
+        buffer: int
+        resume: str | None
+        after: int | None
+        when: str | None
+        when_parameters: Sequence[object]
+        every: float | str | None
+        timeout: float | None
+
 
 #: Changes without a reply. The server remembers the receipts of a publisher's last 64: a retry must find its own.
 CHANGES_WAITING = 32
@@ -402,6 +418,46 @@ class Client:
 
     # --- subscriptions ---------------------------------------------------------------------------------------
 
+    @overload
+    def subscribe(
+        self,
+        sql: str,
+        *parameters: object,
+        snapshot: Literal[False] = False,
+        progress: Literal[False] = False,
+        callback: Callback[Event] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[Event]: ...
+    @overload
+    def subscribe(
+        self,
+        sql: str,
+        *parameters: object,
+        snapshot: Literal[True],
+        progress: Literal[False] = False,
+        callback: Callback[Event | Snapshot] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[Event | Snapshot]: ...
+    @overload
+    def subscribe(
+        self,
+        sql: str,
+        *parameters: object,
+        snapshot: Literal[False] = False,
+        progress: Literal[True],
+        callback: Callback[Event | Progress] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[Event | Progress]: ...
+    @overload
+    def subscribe(
+        self,
+        sql: str,
+        *parameters: object,
+        snapshot: bool = False,
+        progress: bool = False,
+        callback: Callback[AnyEvent] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[AnyEvent]: ...
     def subscribe(
         self,
         sql: str,
@@ -412,17 +468,20 @@ class Client:
         after: int | None = None,
         snapshot: bool = False,
         progress: bool = False,
-        callback: Callback | None = None,
+        callback: Callback[Any] | None = None,
         when: str | None = None,
         when_parameters: Sequence[object] = (),
         every: float | str | None = None,
         timeout: float | None = None,
-    ) -> LiveSubscription:
+    ) -> Subscription[Any]:
         """Subscribe to a SELECT, with the parameters for its `?`. Use `async with` or `await` on what this returns.
 
-        `buffer` events may wait; `overflow` says what happens then. "latest" keeps only the newest answer (default for
-        single values). "block" stops reading until events are taken (default for sets and rows). "drop_oldest" drops
-        events, and a Resync says so. "error" ends the subscription. `resume` is the `token` of an earlier subscription.
+        You get every change, in order; `buffer` events may wait, and `overflow` says what happens then. With "conflate"
+        (the default, but for streams) the last of them is replaced by one with the newest answer, whose `conflated` is
+        the number of changes it stands for beside its own. "block" stops reading until events are taken (default for
+        streams). "drop_oldest" drops events, and a Resync says so. "error" ends the subscription. With "latest", for
+        dashboards, only the newest answer waits, whatever `buffer` is. `resume` is the `token` of an earlier
+        subscription: you get all that it missed.
         With `snapshot` the first event is the first answer (or a Resync, if the token could not be resumed). With
         `progress` a Progress event says that updates passed without a change. `callback` is a function or coroutine
         function that gets each event in turn; its errors are logged and counted (`callback_errors`). `timeout` is for
@@ -445,7 +504,7 @@ class Client:
         if position is not None and (token is not None or trigger is not None):
             raise BadSetting("after", after, "cannot be together with resume, when or every")
         group = SubscriptionGroup(_sql(sql), bound, 1, overflow, buffer, token, trigger, position)
-        return LiveSubscription(
+        return Subscription(
             self._line, group, snapshot=snapshot, progress=progress, callback=callback, timeout_s=_timeout(timeout)
         )
 
@@ -459,19 +518,20 @@ class Client:
         when: object = None,
         every: object = None,
         timeout: float | None = None,
-    ) -> LiveSubscriptions:
+    ) -> Subscriptions:
         """Subscribe many times at once: one column of values per `?`, one subscription per row.
 
         More than 25,000 go in several requests, one after the other; if one is refused, all are closed again. When this
         returns, all subscriptions are in effect, and all answers are right as of `seq`. `timeout` is for each request.
-        `overflow` is "latest" if nothing is said, and "block" for streams; there, all begin behind position `after`.
+        `overflow` is "latest" if nothing is said, so that many cost little: to get every change, say "conflate" or
+        "block". For streams it is "block"; there, all begin behind position `after`.
         """
         self._check_open()
         if when is not None or every is not None:
             given = "when" if when is not None else "every"
             raise BadSetting(given, when or every, "conditional subscriptions are made one by one; use subscribe()")
         if overflow == "error":
-            raise BadSetting("overflow", overflow, "many subscriptions take latest, block or drop_oldest")
+            raise BadSetting("overflow", overflow, "many subscriptions take latest, conflate, block or drop_oldest")
         for position, column in enumerate(columns, 1):
             if isinstance(column, str) or not hasattr(column, "__len__"):
                 got = type(column).__name__
@@ -488,7 +548,7 @@ class Client:
         if not count:
             raise BadParameter(0, "the columns are empty, and so there is nothing to subscribe to")
         group = SubscriptionGroup(_sql(sql), bound, count, overflow, buffer, after=_position(after), many=True)
-        return LiveSubscriptions(self._line, group.in_portions(), _timeout(timeout))
+        return Subscriptions(self._line, group.in_portions(), _timeout(timeout))
 
     @property
     def seq(self) -> int:

@@ -46,7 +46,7 @@ class CollectionListening(Listening):
 
     def _backlog(self, listener: int, contents: dict[Any, Any]) -> CollectionBacklog:
         policy, names = self._styles[listener]
-        collection = self.answers.collection(contents, names, policy.limit, merging=not policy.queues)
+        collection = self.answers.collection(contents, names, policy.limit, policy.room)
         return CollectionBacklog(collection, policy)
 
     def _known(self, listener: int) -> CollectionBacklog | None:
@@ -139,7 +139,7 @@ class CollectionBacklog:
     @property
     def conflated(self) -> int:
         """Changes that went into another one."""
-        return self.collection.merged
+        return self.collection.conflated
 
     @property
     def has_gap(self) -> bool:

@@ -77,7 +77,7 @@ class SubscriptionGroup:
         self.away: Standing | None = None  # after a break, until it is subscribed again: where it stood
         self._overflow, self._buffer, self._many = overflow, buffer, many
         self._listening: Listening | None = None
-        OverflowPolicy(overflow or "latest", buffer)  # refuses what is out of range before anything is sent
+        OverflowPolicy(overflow or "conflate", buffer)  # refuses what is out of range before anything is sent
 
     @property
     def listening(self) -> Listening:

@@ -29,7 +29,7 @@ class Stored(NamedTuple):
 
     seq: int  # the answer is as of here
     state: list[Any]  # numbers, or [key, row] pairs
-    waiting: list[list[Any]]  # of single values: [seq, value, rest] of events not taken
+    waiting: list[list[Any]]  # of single values: [seq, value, rest, conflated] of events not taken
     gap: bool  # events were lost before, and the subscriber was not told yet
     told: tuple[float, float]  # of single values that wait: the one taken before them, as (value, rest)
 

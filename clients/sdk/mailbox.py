@@ -55,10 +55,15 @@ class OverflowPolicy:
         return self.overflow != "latest"
 
     @property
+    def room(self) -> int:
+        """Events that wait as they are; what comes then goes into the last of them."""
+        return {"conflate": self.buffer, "latest": 0}.get(self.overflow, sys.maxsize)
+
+    @property
     def limit(self) -> int:
-        """Events that wait at most; beyond that the oldest becomes a Resync. Only "drop_oldest" has such a limit: for
-        the others, what a frame brings waits in full, and no more frames are heard (or the subscription ends)."""
-        return self.buffer if self.overflow == "drop_oldest" else sys.maxsize
+        """Events that wait at most; beyond that the oldest becomes a Resync. With "block" and "error" there is no such
+        limit: what a frame brings waits in full, and no more frames are heard (or the subscription ends)."""
+        return self.buffer if self.overflow in ("drop_oldest", "conflate") else sys.maxsize
 
 
 class Attention:

@@ -80,12 +80,12 @@ class SingleListening(Listening):
             return super().take(listener)
         if listener in mailbox.held or not mailbox.fresh[listener]:
             return None
-        one = np.array([listener], np.int64)
+        one, conflated = np.array([listener], np.int64), int(mailbox.fresh[listener]) - 1
         taken, gaps = mailbox.take_events(one, *self.answers.numbers(one))
         if not len(taken):
             return None
         seq, gap, answer = int(mailbox.seqs[listener]), int(gaps[0]), self.answer(listener)
-        return Resync(seq, answer, 0, GAPS[gap]) if gap else change_to(seq, answer)
+        return Resync(seq, answer, 0, GAPS[gap], conflated) if gap else change_to(seq, answer, conflated)
 
     def take_changed(self, group: int) -> tuple[Ints, Ints]:
         candidates = self.mailbox.take_noticed(group)
@@ -101,7 +101,8 @@ class SingleListening(Listening):
         backlog = mailbox.backlogs.get(listener)
         if isinstance(backlog, SingleBacklog):
             return Stored(position, state, backlog.waiting(), False, UNKNOWN)
-        newest = [int(mailbox.seqs[listener]), *self.answers.number(listener)]
+        conflated = int(mailbox.fresh[listener]) - 1
+        newest = [int(mailbox.seqs[listener]), *self.answers.number(listener), conflated]
         told = float(mailbox.told[listener]), float(mailbox.told_rests[listener])
         waiting = [newest] if self.pending(listener) else []
         return Stored(position, state, waiting, bool(mailbox.gaps[listener]), told)
@@ -114,10 +115,11 @@ class SingleListening(Listening):
             return
         backlog, mailbox = self.mailbox.backlogs.get(listener), self.mailbox
         if isinstance(backlog, SingleBacklog):
-            for seq, value, rest in stored.waiting:
-                backlog.put(int(seq), value, rest)
+            for seq, value, rest, conflated in stored.waiting:
+                backlog.put(Note(int(seq), value, rest, conflated=int(conflated)))
         else:
-            mailbox.fresh[listener], mailbox.seqs[listener] = len(stored.waiting), int(stored.waiting[-1][0])
+            mailbox.fresh[listener] = sum(1 + int(conflated) for *_, conflated in stored.waiting)
+            mailbox.seqs[listener] = int(stored.waiting[-1][0])
             mailbox.told[listener], mailbox.told_rests[listener] = stored.told
             mailbox.gaps[listener] = GAPS.index("gap") if stored.gap else 0
 
@@ -129,14 +131,22 @@ class Note(NamedTuple):
     value: float
     rest: float
     gap: Gap | None = None
+    conflated: int = 0
+
+    def instead_of(self, last: Note) -> Note:
+        """This one, which stands for the one before it, too."""
+        gap = self.gap if last.gap is None else last.gap.and_then(self.gap)
+        return self._replace(gap=gap, conflated=self.conflated + last.conflated + 1)
 
 
 class SingleBacklog:
     """Changes of a single value, made into events one by one when taken.
 
-    When there is no room the oldest becomes a Resync, and with each one more that Resync moves on by one event::
+    When there is no room, the newest change takes the place of the last one and says so, or the oldest becomes a
+    Resync, and with each one more that Resync moves on by one event::
 
-        room for 2, changes 1 2 3 4 5      1 2    Resync(1) 2 3    Resync(2) 3 4    Resync(3) 4 5
+        room for 2, changes 1 2 3 4 5      "conflate"       1 2    1 3(+1)          1 4(+2)          1 5(+3)
+                                           "drop_oldest"    1 2    Resync(1) 2 3    Resync(2) 3 4    Resync(3) 4 5
     """
 
     __slots__ = ("_notes", "_read", "conflated", "dropped", "policy")
@@ -145,7 +155,7 @@ class SingleBacklog:
         self.policy = policy
         self._read = read
         self.dropped = 0  # over the whole life
-        self.conflated = 0
+        self.conflated = 0  # the same
         self._notes: deque[Note] = deque()
 
     @property
@@ -158,15 +168,18 @@ class SingleBacklog:
         """The sequence number of the first event that waits."""
         return self._notes[0].seq if self._notes else None
 
-    def put(self, seq: int, value: float, rest: float, gap: Gap | None = None) -> None:
+    def put(self, note: Note) -> None:
         """Append a change."""
-        self._notes.append(Note(seq, value, rest, gap))
+        if len(self._notes) >= self.policy.room:
+            note = note.instead_of(self._notes.pop())
+            self.conflated += 1
+        self._notes.append(note)
         self.keep(self.policy.limit)
 
     def hear(self, taken: Taken) -> None:
         """Append changes."""
         for seq, value, rest in zip(taken.seqs, taken.values, taken.rests, strict=True):
-            self.put(seq, value, rest)
+            self.put(Note(seq, value, rest))
 
     def keep(self, limit: int) -> None:
         """Keep the newest events, so many of them; a Resync at the front takes no room."""
@@ -184,16 +197,18 @@ class SingleBacklog:
     def resync(self, seq: int, number: tuple[float, float], lost: int, reason: str) -> None:
         """Events were missed here; this is the answer after them."""
         self.dropped += lost
-        self.put(seq, *number, Gap(lost, reason))
+        self.put(Note(seq, *number, Gap(lost, reason)))
 
     def take(self) -> Change | Resync | None:
         """Remove and return the oldest event."""
         if not self._notes:
             return None
-        seq, value, rest, gap = self._notes.popleft()
+        seq, value, rest, gap, conflated = self._notes.popleft()
         answer = self._read(value, rest)
-        return change_to(seq, answer) if gap is None else Resync(seq, answer, gap.lost, gap.reason)
+        if gap is None:
+            return change_to(seq, answer, conflated)
+        return Resync(seq, answer, gap.lost, gap.reason, conflated)
 
     def waiting(self) -> list[list[float]]:
         """The changes that wait, for a resume token; a gap counts as the change to its answer."""
-        return [list(note[:3]) for note in self._notes]
+        return [[note.seq, note.value, note.rest, note.conflated] for note in self._notes]

@@ -6,11 +6,11 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 from hullcast.clients.sdk.line import Line, Owner
 from hullcast.clients.sdk.token import Token, subject_of
-from hullcast.network.answers.events import Event, Progress, Resync, Snapshot
+from hullcast.network.answers.events import AnyEvent, Event, Progress, Resync, Snapshot
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import (
     BadFrame,
@@ -25,16 +25,24 @@ from hullcast.network.wire.errors import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 
+    from typing_extensions import TypeVar  # only type checkers need it: they bring it along
+
     from hullcast.clients.sdk.groups import SubscriptionGroup
     from hullcast.clients.sdk.listening import Listening
 
-    Callback = Callable[[Event], Awaitable[None] | None]
+    EventT_co = TypeVar("EventT_co", bound=AnyEvent, covariant=True, default=Event)
+else:
+    from typing import TypeVar
+
+    EventT_co = TypeVar("EventT_co", covariant=True)
 
 log = logging.getLogger(__name__)
 
 
-class LiveSubscription:
+class Subscription(Generic[EventT_co]):
     """A subscription, as `Client.subscribe` returns it: use `async with`, or `await` it and `close` it later.
+
+    Its type names the events that its options allow: `Subscription` alone means Change, Resync and StreamTuple.
 
     `answer` is right at once and stays up to date. For each single change, iterate, pass a callback, or use `batches`;
     one consumer at a time. Events follow the answer that was there when subscribing returned. If you read `answer`
@@ -50,7 +58,7 @@ class LiveSubscription:
         *,
         snapshot: bool = False,
         progress: bool = False,
-        callback: Callback | None = None,
+        callback: Callable[[EventT_co], Awaitable[None] | None] | None = None,
         listener: int = -1,
         timeout_s: float | None = None,
     ) -> None:
@@ -66,7 +74,7 @@ class LiveSubscription:
         self._timeout_s = timeout_s
         self._task: asyncio.Task[None] | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._rest: deque[Event] | None = None  # after the end: what had not been taken
+        self._rest: deque[AnyEvent] | None = None  # after the end: what had not been taken
         self._error: HullcastError | None = None
         self._counters = (0, 0)  # dropped and conflated, once it is over
         self._owner = Owner(self._taken, self._ended, self._drain, self._overflowed)
@@ -187,7 +195,7 @@ class LiveSubscription:
 
     @property
     def conflated(self) -> int:
-        """How many events a newer one replaced before they were taken (`overflow="latest"`)."""
+        """How many events a newer one replaced before they were taken (`overflow="conflate"` or `"latest"`)."""
         return self._counters[1] if self._rest is not None else self._counter(1)
 
     def _counter(self, which: int) -> int:
@@ -237,7 +245,7 @@ class LiveSubscription:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> EventT_co:
         if self._rest is None:
             self._check_open()
         while True:
@@ -250,7 +258,7 @@ class LiveSubscription:
                 raise StopAsyncIteration
             await self._wait()
 
-    async def batches(self, max_events: int = 1024, max_wait: float = 0.1) -> AsyncIterator[list[Event]]:
+    async def batches(self, max_events: int = 1024, max_wait: float = 0.1) -> AsyncIterator[list[EventT_co]]:
         """Events in lists: those within `max_wait` seconds of the first one, at most `max_events`."""
         loop = asyncio.get_running_loop()
         async for event in self:
@@ -267,8 +275,11 @@ class LiveSubscription:
                     break
             yield batch
 
-    def take_nowait(self) -> Event | None:
+    def take_nowait(self) -> EventT_co | None:
         """The next event, or None if no event waits."""
+        return cast("EventT_co | None", self._take())
+
+    def _take(self) -> AnyEvent | None:
         if self._rest is not None:
             return self._rest.popleft() if self._rest else None
         self._check_open()
@@ -285,9 +296,9 @@ class LiveSubscription:
             return Progress(self._progress_told)
         return None
 
-    def _first(self) -> Event:
+    def _first(self) -> Resync | Snapshot:
         """The answer to begin with: as it is, and what waited for it is in it."""
-        waiting: Event | None = None
+        waiting: Resync | None = None
         while (event := self._listening.take(self._listener)) is not None:
             waiting = event if isinstance(event, Resync) else waiting
         return waiting or Snapshot(self._position, self.answer)
@@ -312,7 +323,7 @@ class LiveSubscription:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def _call_back(self, callback: Callback) -> None:
+    async def _call_back(self, callback: Callable[[EventT_co], Awaitable[None] | None]) -> None:
         """Hand events to the callback, one after the other. Its errors are its own: they end nothing."""
         try:
             async for event in self:

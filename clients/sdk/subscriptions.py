@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hullcast.clients.sdk.line import Line, Owner
 from hullcast.clients.sdk.mailbox import GAPS
-from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.clients.sdk.subscription import Subscription
 from hullcast.network.wire.arrays import Booleans, Ints
 from hullcast.network.wire.errors import BadParameter, HullcastError, SubscriptionClosed, UsageError
 
@@ -51,7 +51,7 @@ class Changed:
         return missed
 
 
-class LiveSubscriptions:
+class Subscriptions:
     """Many subscriptions, as `Client.subscribe_many` returns them: use `async with`, or `await` and `close` later.
 
     The members are in groups, each asked for by a request of its own; all groups are of one channel, so their listeners
@@ -66,7 +66,7 @@ class LiveSubscriptions:
         self._taken = 0  # groups that the server has taken
         self._listeners: Ints = np.empty(0, np.int64)
         self._order = self._sorted = self._listeners  # members by listener, and those listeners
-        self._made: dict[int, LiveSubscription] = {}
+        self._made: dict[int, Subscription] = {}
         self._waiter: asyncio.Future[None] | None = None
         self._timeout_s = timeout_s
         self._state: Literal["new", "opening", "open", "closed"] = "new"
@@ -146,7 +146,7 @@ class LiveSubscriptions:
     def __len__(self) -> int:
         return len(self._listeners)
 
-    def __getitem__(self, i: int) -> LiveSubscription:
+    def __getitem__(self, i: int) -> Subscription:
         self._check_open()
         try:
             at = range(len(self))[operator.index(i)]
@@ -156,10 +156,10 @@ class LiveSubscriptions:
             raise SubscriptionClosed(self.sql)
         if at not in self._made:
             group = self._groups[int(np.searchsorted(self._starts, at, side="right")) - 1]
-            self._made[at] = LiveSubscription(self._line, group, listener=int(self._listeners[at]))
+            self._made[at] = Subscription(self._line, group, listener=int(self._listeners[at]))
         return self._made[at]
 
-    def __iter__(self) -> Iterator[LiveSubscription]:
+    def __iter__(self) -> Iterator[Subscription]:
         return (self[i] for i in range(len(self)) if self._listeners[i] >= 0)
 
     def __repr__(self) -> str:

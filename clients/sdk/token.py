@@ -17,7 +17,7 @@ from hullcast.network.wire.limits import DEFAULT
 if TYPE_CHECKING:
     from hullcast.network.wire.bodies import Trigger
 
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)

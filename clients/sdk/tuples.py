@@ -116,7 +116,8 @@ class TupleListening(Listening):
 
 
 class TupleBacklog:
-    """Tuples that wait, in order, each as (position, row); a Resync stands where some are missing.
+    """Tuples that wait, in order, each as (position, row) or (position, row, how many others it stands for); a Resync
+    stands where some are missing.
 
     When there is no room the oldest becomes a Resync, which moves on with each one more.
     """
@@ -128,7 +129,7 @@ class TupleBacklog:
         self.dropped = 0
         self.conflated = 0
         self._show = show
-        self._waiting: deque[tuple[int, Any] | Resync] = deque()
+        self._waiting: deque[tuple[int, Any] | tuple[int, Any, int] | Resync] = deque()
 
     @property
     def pending(self) -> int:
@@ -157,23 +158,27 @@ class TupleBacklog:
             self._waiting.extend(came)
         if self.policy.overflow == "drop_oldest":
             self.keep(self.policy.limit)
-        elif self.policy.overflow == "latest":
-            self._conflate()
+        else:
+            self._conflate(max(1, self.policy.room))
 
-    def _conflate(self) -> None:
-        """Keep the newest tuple only, and one Resync if there were some."""
-        if len(self._waiting) < 2:
+    def _conflate(self, room: int) -> None:
+        """If there is no room, let the newest tuple stand for all from the last place on, behind one Resync if there
+        were some."""
+        if len(self._waiting) <= room:
             return
-        gaps = [event for event in self._waiting if isinstance(event, Resync)]
-        newest = self._waiting[-1]
-        tuples = len(self._waiting) - len(gaps)
-        self._waiting.clear()
+        last = [self._waiting.pop() for _ in range(len(self._waiting) - room + 1)]
+        gaps = [event for event in last if isinstance(event, Resync)]
+        tuples = [event for event in last if not isinstance(event, Resync)]
+        self.conflated += len(tuples)
+        conflated = sum(1 + sum(more) for _, _, *more in tuples) + sum(gap.conflated for gap in gaps)
+        is_gap = isinstance(last[0], Resync)
         if gaps:
-            self._waiting.append(Resync(gaps[-1].seq, None, sum(gap.lost for gap in gaps), gaps[-1].reason))
-        if not isinstance(newest, Resync):
-            self._waiting.append(newest)
-            tuples -= 1
-        self.conflated += tuples
+            lost = sum(gap.lost for gap in gaps)
+            self._waiting.append(Resync(gaps[0].seq, None, lost, gaps[0].reason, conflated if is_gap else 0))
+        if not is_gap:
+            seq, row, *_ = tuples[0]
+            self._waiting.append((seq, row, conflated - 1))
+            self.conflated -= 1
 
     def resync(self, seq: int, lost: int, reason: str) -> None:
         """Tuples up to `seq` are missing here."""
@@ -201,7 +206,7 @@ class TupleBacklog:
         if not self._waiting:
             return None
         first = self._waiting.popleft()
-        return first if isinstance(first, Resync) else StreamTuple(first[0], self._show(first[1]))
+        return first if isinstance(first, Resync) else StreamTuple(first[0], self._show(first[1]), *first[2:])
 
     def take_all(self, seqs: list[int], rows: list[Any], gaps: list[int]) -> None:
         """Remove all events, oldest first, and append what they are: numbers, rows, and of a Resync why it is one (a

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hullcast.clients.sdk.client import Client
-    from hullcast.clients.sdk.subscription import LiveSubscription
+    from hullcast.clients.sdk.subscription import Subscription
     from hullcast.clients.spark.options import Access
 
 EVENT_COLUMN = "_event"
@@ -103,7 +103,7 @@ class EventsWanted:
         before = [StructField(SEQ_COLUMN, LongType(), False), StructField(EVENT_COLUMN, StringType(), False)]
         return StructType([*before, *answer_fields(query)])
 
-    async def opened(self, client: Client, token: str | None) -> LiveSubscription:
+    async def opened(self, client: Client, token: str | None) -> Subscription:
         """The subscription, from a token on; no event of it is left out for a newer one."""
         return await client.subscribe(self.sql, *self.parameters, overflow="block", buffer=1 << 16, resume=token)
 
@@ -121,9 +121,7 @@ class EventsWanted:
             raise NotReplayable(str(error)) from error
         return await rebuilt(client, query, self.parameters, start["seq"], start.get("created"))
 
-    async def resynced(
-        self, client: Client, start: dict[str, Any], why: NotReplayable
-    ) -> tuple[Rows, LiveSubscription]:
+    async def resynced(self, client: Client, start: dict[str, Any], why: NotReplayable) -> tuple[Rows, Subscription]:
         """The answer now, and the subscription from there on; UsageError if events must not be left out."""
         if self.fail_on_data_loss:
             raise UsageError(
@@ -146,7 +144,7 @@ def rows_of(event: Change | Resync) -> Rows:
     return change_rows(event.seq, event)
 
 
-async def taken(sub: LiveSubscription, through: int, most: int | None = None) -> list[Change | Resync]:
+async def taken(sub: Subscription, through: int, most: int | None = None) -> list[Change | Resync]:
     """The events up to a sequence number that the subscription will reach, and none behind it. With `most` at most so
     many, and all that are here. Behind a gap there is nothing to take."""
     events: list[Change | Resync] = []
@@ -178,7 +176,7 @@ class EventReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self._question, self._schema, self._starting, self._resume = question, schema, starting, resume
         self._thread: LoopThread | None = None
         self._client: Client | None = None
-        self._sub: LiveSubscription | None = None
+        self._sub: Subscription | None = None
         self._stands: dict[str, Any] | None = None  # the offset that the subscription is at
         self._replay: ReplayedSubscription | None = None  # on the way from a beginning long ago to the answer now
         self._once = False  # trigger(availableNow=True): what there is when it begins, and no more
@@ -302,7 +300,7 @@ class EventReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client = await self._question.access.client()
         return self._client
 
-    async def _subscribed(self, token: str | None) -> LiveSubscription:
+    async def _subscribed(self, token: str | None) -> Subscription:
         await self._leave()
         self._sub = await self._question.opened(await self._connected(), token)
         return self._sub
@@ -312,7 +310,7 @@ class EventReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         if sub is not None:
             await sub.close()
 
-    def _offset(self, sub: LiveSubscription, created: list[int] | None) -> dict[str, Any]:
+    def _offset(self, sub: Subscription, created: list[int] | None) -> dict[str, Any]:
         return {"seq": sub.seq, "token": sub.token, "created": created}
 
     def _loop(self) -> LoopThread:

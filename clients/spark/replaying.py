@@ -24,7 +24,7 @@ from hullcast.network.wire.errors import HistoryGone, NoHistory, NotPermitted, U
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hullcast.broker.engine.subscription import Subscription
+    from hullcast.broker.engine.subscription import EngineSubscription
     from hullcast.broker.sql.subscription import ParsedQuery
     from hullcast.clients.sdk.client import Client
     from hullcast.clients.sdk.history import ChangePart, History, TablePart
@@ -52,7 +52,7 @@ class ReplayedSubscription:
         self._engine = Engine(event_limit=MOST_WAITING)
         for table in self._tables.values():
             self._engine.execute(create_text(table))
-        self._subscription: Subscription | None = None
+        self._subscription: EngineSubscription | None = None
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ and a row in the table of `kinds.py`. The embedded engine and the clients of a s
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, cast
 
@@ -32,11 +33,13 @@ if TYPE_CHECKING:
 
 
 #: What happens in a client to events that come faster than their subscription takes them:
+#: conflate    while the queue is full, its last event is replaced: by one with the newest answer, which says how many
+#:             changes it stands for beside its own. They are counted in `conflated`
 #: latest      only the newest answer waits; what it replaced is counted in `conflated`
 #: block       frames are heard no further while the queue is full: the gateway keeps what comes, for a while
 #: drop_oldest the oldest event goes, is counted in `dropped`, and a Resync stands where the gap is
 #: error       the subscription ends with SubscriptionOverflow
-Overflow = Literal["latest", "block", "drop_oldest", "error"]
+Overflow = Literal["conflate", "latest", "block", "drop_oldest", "error"]
 
 
 class Decoder(Protocol):
@@ -55,8 +58,9 @@ class Answers(ABC):
     """
 
     form: ClassVar[Form]  # how its messages find listeners: network/matching/messages.py
-    overflow: ClassVar[Overflow]  # by default
-    overflow_of_many: ClassVar[Overflow] = "latest"  # of those that one call made
+    overflow: ClassVar[Overflow] = "conflate"  # by default: every change, as long as there is room
+    #: Of those that one call made: 100,000 that are followed by their newest answers need no queue each.
+    overflow_of_many: ClassVar[Overflow] = "latest"
 
     def __init__(self, spec: ChannelSpec, decoder: Decoder, recompute: Recompute) -> None:
         self.spec, self.decoder, self.recompute = spec, decoder, recompute
@@ -89,7 +93,6 @@ class SingleAnswers(Answers):
     `columns`. It is also what a resume token stores.
     """
 
-    overflow = "latest"  # a single value is worth no more than the newest
     columns: ClassVar[tuple[str, ...]]
 
     def __init__(self, spec: ChannelSpec, decoder: Decoder, recompute: Recompute) -> None:
@@ -160,8 +163,6 @@ class CollectionAnswers(Answers):
     First answers stay in the columns they came in until then: of 100,000 sets most are never looked at.
     """
 
-    overflow = "block"  # of sets and rows each change is told
-
     def __init__(self, spec: ChannelSpec, decoder: Decoder, recompute: Recompute) -> None:
         super().__init__(spec, decoder, recompute)
         self._first: dict[int, tuple[Columns, Ints]] = {}  # columns go with the last listener that needs them
@@ -179,10 +180,10 @@ class CollectionAnswers(Answers):
         return row_type(names)
 
     def collection(
-        self, contents: dict[Any, Any], names: tuple[str, ...], limit: int, *, merging: bool = False
+        self, contents: dict[Any, Any], names: tuple[str, ...], limit: int, room: int = sys.maxsize
     ) -> Collection:
         """A listener's collection, given the names of the answer's columns."""
-        return Collection(contents, self.shown(names), limit, merging=merging)
+        return Collection(contents, self.shown(names), limit, room)
 
     def start(self, ids: Ints, first: Columns) -> None:
         """Column "of" says whose row each one is, by the listener's place in `ids`."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections import Counter, deque
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sortedcontainers import SortedDict
 
@@ -26,24 +27,24 @@ class Collection:
     """Contents by key, and the changes nobody has taken yet.
 
     With `shown` (how a row is presented) the answer is a list of rows in key order, without it a set of values.
-    All messages of one update make one change: a subscription hears of an update at most once. With `merging`, what
-    waits is one change at most: the difference between the answer last taken and the answer now.
+    All messages of one update make one change: a subscription hears of an update at most once. While `room` changes
+    wait, those that come go into the last of them. Without any room, what waits is the difference between the answer
+    last taken and the answer now, if there is one.
     """
 
     def __init__(
-        self, contents: dict[Any, Any], shown: Callable[[Any], Any] | None, limit: int, *, merging: bool = False
+        self, contents: dict[Any, Any], shown: Callable[[Any], Any] | None, limit: int, room: int = sys.maxsize
     ) -> None:
         self._shown = shown
         self._limit = limit
+        self._room = room
         self._contents = self._kept(contents)
-        self._changes: deque[tuple[int, Delta]] = deque()
+        self._changes: deque[Waiting] = deque()
         self._history: _History | None = None  # of the events handed out since the contents last changed
         self._passed = 0  # how many of its deltas wait no longer
         self._look: weakref.ref[_Look] | None = None  # there as long as somebody holds one of those events
         self._silent = 0  # changes that show nothing new: they are kept for the history only
-        self._merging = merging
-        self._first_seq = 0  # of the changes that were merged into the one that waits
-        self.merged = 0  # changes that went into another, over the whole life
+        self.conflated = 0  # changes that went into another, over the whole life
         self.lost = 0
         self.lost_seq = 0  # of the last change lost by overflow
 
@@ -74,29 +75,36 @@ class Collection:
                     if how == ENTER and key in contents:
                         raise InvariantBroken(f"collection: {key!r} enters twice")
                     contents[key] = row
-            if self._merging and self._changes:
-                delta = self._changes.pop()[1].followed_by(delta)
-                self._silent, self.merged = 0, self.merged + 1
-            elif not self._changes:
-                self._first_seq = seq
-            self._changes.append((seq, delta))
-            self._silent += delta.silent
+            silent = delta.silent
+            self._add(Waiting(seq, seq, delta, 0 if silent else 1, silent))
         self.keep(self._limit)
+
+    def _add(self, change: Waiting) -> None:
+        """Let a change wait, by itself or as part of the last one."""
+        if self._changes and (self.pending >= self._room or (change.silent and self._changes[-1].silent)):
+            last = self._changes.pop()
+            self._silent -= last.silent
+            self.conflated += bool(last.stands and change.stands)
+            change = last.followed_by(change)
+            if not self._room:
+                change = change._replace(silent=change.delta.silent)
+        self._changes.append(change)
+        self._silent += change.silent
 
     def keep(self, limit: int) -> None:
         """Lose the oldest changes, if more than so many wait."""
-        while len(self._changes) > limit:
-            self.lost_seq, delta = self._changes.popleft()
-            self._silent -= delta.silent
+        while self.pending > limit:
+            oldest = self._changes.popleft()
+            self._silent -= oldest.silent
             self._passed += 1
-            self.lost += 1
+            self.lost_seq, self.lost = oldest.seq, self.lost + (not oldest.silent)
 
     def take(self, limit: int | None = None) -> list[Change]:
         """The changes not yet taken, oldest first; at most `limit` of them."""
         if not self._changes:
             return []
         if self._history is None:  # once, however many calls it takes to take them all
-            self._history, self._passed = _History(self._contents, [delta for _, delta in self._changes]), 0
+            self._history, self._passed = _History(self._contents, [change.delta for change in self._changes]), 0
         look = self._look() if self._look is not None else None
         if look is None:
             look = _Look(self._history, self._present)
@@ -104,24 +112,25 @@ class Collection:
         taken: list[Change] = []
         room = len(self._changes) if limit is None else limit
         while self._changes and len(taken) < room:
-            seq, delta = self._changes.popleft()
-            if delta.silent:
+            change = self._changes.popleft()
+            if change.silent:
                 self._silent -= 1
+                self.conflated += bool(change.stands)
             else:
-                taken.append(self._event(seq, delta, partial(look.answer_after, self._passed)))
+                taken.append(self._event(change, partial(look.answer_after, self._passed)))
             self._passed += 1
         if not self._changes:
             self._history = None
         return taken
 
-    def _event(self, seq: int, delta: Delta, answer: Callable[[], Any]) -> Change:
-        return delta.event(seq, answer, self._show)
+    def _event(self, waiting: Waiting, answer: Callable[[], Any]) -> Change:
+        return waiting.delta.event(waiting, answer, self._show)
 
     def settled(self) -> dict[Any, Any]:
         """The contents before the changes not yet taken."""
         contents = self._contents.copy()
-        for _, delta in reversed(self._changes):
-            delta.undo(contents)
+        for change in reversed(self._changes):
+            change.delta.undo(contents)
         return contents
 
     def settled_answer(self) -> Any:
@@ -130,10 +139,8 @@ class Collection:
 
     @property
     def first_seq(self) -> int | None:
-        """The sequence number of the first change not yet taken, merged ones included."""
-        if not self._changes:
-            return None
-        return self._first_seq if self._merging else self._changes[0][0]
+        """The sequence number of the first change not yet taken, also if later ones went into it."""
+        return self._changes[0].first if self._changes else None
 
     def lose(self, contents: dict[Any, Any], lost: int) -> None:
         """So many events were lost: begin again with the contents as they are now."""
@@ -158,6 +165,8 @@ class Collection:
         look = self._look() if self._look is not None else None
         if look is not None:
             look.history.final = self._contents.copy()
+            if self._changes:  # others may go into the last of them
+                look.history.deltas[-1] = look.history.deltas[-1].copy()
         self._history = self._look = None
 
     def _kept(self, contents: dict[Any, Any]) -> dict[Any, Any]:
@@ -169,6 +178,27 @@ class Collection:
 
     def _show(self, row: Any) -> Any:
         return row if self._shown is None else self._shown(row)
+
+
+class Waiting(NamedTuple):
+    """A change not yet taken: one, or several that went into one."""
+
+    seq: int  # of the last
+    first: int  # of the first
+    delta: Delta
+    stands: int  # for so many that showed something new
+    silent: bool  # it shows nothing new, and is no event
+
+    @property
+    def conflated(self) -> int:
+        """The changes beside its own that its event stands for."""
+        return self.stands - 1
+
+    def followed_by(self, later: Waiting) -> Waiting:
+        """Both as one."""
+        seq = self.seq if later.silent else later.seq
+        delta, stands = self.delta.followed_by(later.delta), self.stands + later.stands
+        return Waiting(seq, self.first, delta, stands, self.silent and later.silent)
 
 
 class _History:
@@ -215,6 +245,12 @@ class Delta:
         self.before.setdefault(key, before)
         self.after[key] = after
 
+    def copy(self) -> Delta:
+        """The same, which stays as it is."""
+        copied = Delta()
+        copied.before, copied.after = self.before.copy(), self.after.copy()
+        return copied
+
     @property
     def silent(self) -> bool:
         """Whether the same rows are shown as before, under other keys: a join may exchange equal pairs."""
@@ -224,12 +260,12 @@ class Delta:
         return before == Counter(row for row in self.after.values() if row is not _NOTHING)
 
     def followed_by(self, later: Delta) -> Delta:
-        """Both as one; what is as it was before the first is left out."""
+        """Both as one; what is as it was before the first is left out. Takes as long as `later` is large."""
         for key, row in later.before.items():
             self.note(key, row, later.after[key])
-        same = [key for key, row in self.before.items() if row is self.after[key] or row == self.after[key]]
-        for key in same:
-            del self.before[key], self.after[key]
+            before = self.before[key]
+            if before is self.after[key] or before == self.after[key]:
+                del self.before[key], self.after[key]
         return self
 
     def undo(self, contents: dict[Any, Any]) -> None:
@@ -239,10 +275,10 @@ class Delta:
             else:
                 contents[key] = row
 
-    def event(self, seq: int, answer: Callable[[], Any], show: Callable[[Any], Any]) -> Change:
+    def event(self, waiting: Waiting, answer: Callable[[], Any], show: Callable[[Any], Any]) -> Change:
         before, after = self.before, self.after
         return Change(
-            seq,
+            waiting.seq,
             answer,
             entered=tuple(show(after[key]) for key in before if before[key] is _NOTHING),
             left=tuple(show(before[key]) for key in before if after[key] is _NOTHING),
@@ -251,4 +287,5 @@ class Delta:
                 for key in before
                 if before[key] is not _NOTHING and after[key] is not _NOTHING
             ),
+            conflated=waiting.conflated,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 #: None, a number, a timestamp, a set of values, or a list of rows: whatever the SQL gives.
 Answer = Any
@@ -16,6 +16,7 @@ class Change:
     """The answer changed at sequence number `seq`.
 
     For sets and rows `entered` and `left` say what came and went, and `changed` holds (before, after) pairs.
+    `conflated` earlier changes were not told by events of their own, since too many waited: they are part of this one.
     """
 
     seq: int
@@ -23,6 +24,7 @@ class Change:
     entered: tuple[Any, ...] = ()
     left: tuple[Any, ...] = ()
     changed: tuple[tuple[Any, Any], ...] = ()
+    conflated: int = 0
 
     @property
     def answer(self) -> Answer:
@@ -30,22 +32,28 @@ class Change:
         return self._answer()
 
     def __reduce__(self) -> tuple[Any, ...]:  # with the answer itself: what it would be computed from stays here
-        return Change, (self.seq, partial(_same, self.answer), self.entered, self.left, self.changed)
+        answer = partial(_same, self.answer)
+        return Change, (self.seq, answer, self.entered, self.left, self.changed, self.conflated)
 
     def __repr__(self) -> str:
         parts = [f"seq={self.seq}"]
         if not (self.entered or self.left or self.changed):  # a single value: short enough to show
             parts.append(f"answer={self.answer!r}")
-        parts += [f"{name}={value!r}" for name in ("entered", "left", "changed") if (value := getattr(self, name))]
+        others = ("entered", "left", "changed", "conflated")
+        parts += [f"{name}={value!r}" for name in others if (value := getattr(self, name))]
         return f"Change({', '.join(parts)})"
 
 
 @dataclass(frozen=True, slots=True)
 class StreamTuple:
-    """A tuple came in a stream: `row` is what the SELECT shows of it, `seq` its position in the stream."""
+    """A tuple came in a stream: `row` is what the SELECT shows of it, `seq` its position in the stream.
+
+    `conflated` tuples before it were left out, since too many waited (`overflow="conflate"` or `"latest"`).
+    """
 
     seq: int
     row: Any
+    conflated: int = 0
 
     @property
     def answer(self) -> Any:
@@ -60,13 +68,14 @@ class Resync:
 
     `lost` events were dropped here. `reason` is "overflow" (they were not taken in time), "gap" (the server could not
     replay what was missed while disconnected, so the number is not known) or "sum" (a sum lost precision and was
-    recomputed from the rows).
+    recomputed from the rows). `conflated` events around it were not told by themselves: they are part of the answer.
     """
 
     seq: int
     answer: Answer
     lost: int
     reason: str = "overflow"
+    conflated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +84,7 @@ class Snapshot:
 
     seq: int
     answer: Answer
+    conflated: ClassVar[int] = 0  # for code that takes any kind of event
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +94,16 @@ class Progress:
     seq: int
 
 
-def change_to(seq: int, answer: Answer) -> Change:
+def change_to(seq: int, answer: Answer, conflated: int = 0) -> Change:
     """The change of a single value."""
-    return Change(seq, partial(_same, answer))
+    return Change(seq, partial(_same, answer), conflated=conflated)
 
 
 def _same(answer: Answer) -> Answer:
     return answer
 
 
-#: What the subscription of an engine hears.
-LocalEvent = Change | Resync | StreamTuple
-#: What the subscription of a client hears.
-Event = Snapshot | Change | Resync | Progress | StreamTuple
+#: What a subscription hears.
+Event = Change | Resync | StreamTuple
+#: What the subscription of a client hears that asked for more.
+AnyEvent = Event | Snapshot | Progress

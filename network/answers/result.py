@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import sys
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from hullcast.network.answers.collection import Delta
+    from hullcast.network.answers.collection import Waiting
     from hullcast.network.wire.arrays import Ints
     from hullcast.network.wire.columns import Columns
 
@@ -149,9 +150,9 @@ class ResultAnswers(RowAnswers):
         return {key: DeliveredResult(row) for key, row in stored}
 
     def collection(
-        self, contents: dict[Any, Any], names: tuple[str, ...], limit: int, *, merging: bool = False
+        self, contents: dict[Any, Any], names: tuple[str, ...], limit: int, room: int = sys.maxsize
     ) -> Collection:
-        return ResultCollection(contents, None, limit, merging=merging)
+        return ResultCollection(contents, None, limit, room)
 
 
 class ResultCollection(Collection):
@@ -161,5 +162,7 @@ class ResultCollection(Collection):
         result: DeliveredResult = contents[RESULT_KEY]
         return result.rows
 
-    def _event(self, seq: int, delta: Delta, answer: Callable[[], Any]) -> Change:
-        return Change(seq, answer)  # as of one value: what came and what went is not what this is about
+    def _event(self, waiting: Waiting, answer: Callable[[], Any]) -> Change:
+        return Change(
+            waiting.seq, answer, conflated=waiting.conflated
+        )  # as of one value: what came and what went is not what this is about

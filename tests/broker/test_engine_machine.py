@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from hullcast.broker.engine.engine import Engine
-from hullcast.broker.engine.subscription import Subscription
-from hullcast.broker.engine.subscriptions import Subscriptions
+from hullcast.broker.engine.subscription import EngineSubscription
+from hullcast.broker.engine.subscriptions import EngineSubscriptions
 from hullcast.broker.reformulate.messages import Batch
 from hullcast.network.answers.events import Change, Event
 from tests.support.queries import COLUMNS, CREATE, KEY, KEYS, SEEDS, Asked, row, subscription, subscriptions
@@ -30,11 +30,11 @@ MOST = 14  # subscriptions open at a time
 class Listener:
     """A subscription, what SQLite last said to its SQL, and the changes it has not yet been asked about."""
 
-    subscription: Subscription
+    subscription: EngineSubscription
     asked: Asked
     contents: Any
     eager: bool  # drained after every update, or only now and then
-    group: Subscriptions | None = None
+    group: EngineSubscriptions | None = None
     expected: list[tuple[int, Any, Any]] = field(default_factory=list)  # seq, contents before, contents after
 
     def heard(self) -> None:
@@ -99,7 +99,9 @@ class EngineHistory(RuleBasedStateMachine):
         for one, parameters in zip(group, wanted, strict=True):
             self.listen(one, Asked(asked.sql, parameters), eager, group)
 
-    def listen(self, made: Subscription, asked: Asked, eager: bool, group: Subscriptions | None = None) -> None:
+    def listen(
+        self, made: EngineSubscription, asked: Asked, eager: bool, group: EngineSubscriptions | None = None
+    ) -> None:
         contents = self.oracle.contents(asked.sql, *asked.parameters)
         assert same(made.answer, answer_of(contents)), asked
         assert made.seq == self.engine.seq

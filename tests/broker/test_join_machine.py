@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 from hullcast.broker.engine.engine import Engine
-from hullcast.broker.engine.subscriptions import Subscriptions
+from hullcast.broker.engine.subscriptions import EngineSubscriptions
 from hullcast.broker.reformulate import join as join_module
 from hullcast.broker.reformulate.channels import channel_name
 from hullcast.broker.reformulate.messages import Batch
@@ -311,7 +311,7 @@ class Churn:
         for table in "RS":
             self.engine.execute(f"CREATE TABLE {table} (K INTEGER PRIMARY KEY, A REAL, B INTEGER)")
         self.state = [np.full((2, KEYS_EACH), np.nan) for _ in "RS"]
-        self.groups: list[tuple[Subscriptions, np.ndarray[Any, Any]]] = []
+        self.groups: list[tuple[EngineSubscriptions, np.ndarray[Any, Any]]] = []
 
     def subscribe(self) -> None:
         """Some ranges come; the oldest go."""

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hullcast.broker.engine.engine import Engine
-from hullcast.broker.engine.subscriptions import Subscriptions
+from hullcast.broker.engine.subscriptions import EngineSubscriptions
 from hullcast.broker.reformulate.messages import Batch, Messages
 from hullcast.network.wire.arrays import Booleans, Floats
 from tests.support.sqlite_oracle import Oracle
@@ -126,7 +126,7 @@ def steps(table: Table, engine: Engine, oracle: Oracle) -> Any:
         done += n
 
 
-def started(table: Table, sql: str, *columns: Any) -> tuple[Engine, Oracle, Subscriptions]:
+def started(table: Table, sql: str, *columns: Any) -> tuple[Engine, Oracle, EngineSubscriptions]:
     engine = Engine()
     engine.execute(table.create)
     subscriptions = engine.subscribe_many(sql, *columns)
@@ -135,7 +135,7 @@ def started(table: Table, sql: str, *columns: Any) -> tuple[Engine, Oracle, Subs
 
 
 def check_with_sqlite(
-    subscriptions: Subscriptions, oracle: Oracle, sql: str, parameters: list[tuple[Any, ...]]
+    subscriptions: EngineSubscriptions, oracle: Oracle, sql: str, parameters: list[tuple[Any, ...]]
 ) -> None:
     assert [one.answer for one in subscriptions] == [oracle.answer(sql, *each) for each in parameters]
 
@@ -151,7 +151,9 @@ def concerned(columns: dict[str, Any], left: str = "INNER_L", right: str = "INNE
     return np.asarray((outer_l < X1) & (inner_l >= X1) & (inner_r <= X2) & (outer_r > X2))
 
 
-def told_by_events(subscriptions: Subscriptions, step: Step) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Any]]:
+def told_by_events(
+    subscriptions: EngineSubscriptions, step: Step
+) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Any]]:
     """(update, subscription, event) of everything that was heard of a batch."""
     who, what, events = list[int](), list[int](), list[Any]()
     for i, one in enumerate(subscriptions):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from hullcast import Engine, Resync, StreamTuple
-from hullcast.broker.engine.subscription import Subscription
+from hullcast.broker.engine.subscription import EngineSubscription
 from hullcast.broker.tables import stream as stream_module
 from hullcast.broker.tables.stream import StreamOrder
 from tests.support.stream_oracle import AGGREGATES, StreamModel, aggregate, moment
@@ -38,8 +38,8 @@ def holds(condition: str, price: float | None, symbol: str | None) -> bool:
 class Streams(RuleBasedStateMachine):
     """`over` is small here, so that the retention lets go of tuples often."""
 
-    windows: Bundle[tuple[Subscription, str, str, str]] = Bundle("windows")
-    filters: Bundle[tuple[Subscription, str, int]] = Bundle("filters")
+    windows: Bundle[tuple[EngineSubscription, str, str, str]] = Bundle("windows")
+    filters: Bundle[tuple[EngineSubscription, str, int]] = Bundle("filters")
 
     @initialize(retain=st.sampled_from(["", "WITH (retain_rows = 9)", "WITH (retain_rows = 7, retain = '5s')"]))
     def create(self, retain: str) -> None:
@@ -93,15 +93,15 @@ class Streams(RuleBasedStateMachine):
         return subscription, kind, window, condition
 
     @rule(subscription=consumes(windows))
-    def close_window(self, subscription: tuple[Subscription, str, str, str]) -> None:
+    def close_window(self, subscription: tuple[EngineSubscription, str, str, str]) -> None:
         self.check_window(*subscription)
         subscription[0].close()
 
     @rule(subscription=windows)
-    def look(self, subscription: tuple[Subscription, str, str, str]) -> None:
+    def look(self, subscription: tuple[EngineSubscription, str, str, str]) -> None:
         self.check_window(*subscription)
 
-    def check_window(self, subscription: Subscription, kind: str, window: str, condition: str) -> None:
+    def check_window(self, subscription: EngineSubscription, kind: str, window: str, condition: str) -> None:
         size = window.strip("[]").split()
         held = (
             self.model.rows_window(int(size[1]))
@@ -128,11 +128,11 @@ class Streams(RuleBasedStateMachine):
         return subscription, condition, self.engine.seq
 
     @rule(subscription=consumes(filters))
-    def hear(self, subscription: tuple[Subscription, str, int]) -> None:
+    def hear(self, subscription: tuple[EngineSubscription, str, int]) -> None:
         self.check_filter(*subscription)
         subscription[0].close()
 
-    def check_filter(self, subscription: Subscription, condition: str, since: int) -> None:
+    def check_filter(self, subscription: EngineSubscription, condition: str, since: int) -> None:
         expected = [
             StreamTuple(one.position, one.row)
             for one in self.model.tuples

@@ -18,7 +18,7 @@ from hullcast import Overloaded, TableInUse, TooLarge
 from hullcast.broker.engine import engine as engine_module
 from hullcast.broker.engine.engine import LOADED_AT_ONCE
 from hullcast.broker.engine.served import ServedEngine
-from hullcast.broker.engine.subscription import Subscription
+from hullcast.broker.engine.subscription import EngineSubscription
 from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.scheduling.driver import Work
 from hullcast.broker.server.changing import SETTLED_AT_ONCE
@@ -61,7 +61,7 @@ class Opening:
         self.kind, self.window = kind, window
         self.sql = f"SELECT {kind} FROM TRADES {window}"
         self._engine, self._work = engine, engine.attending(self.sql, [])
-        self.subscription: Subscription | None = None
+        self.subscription: EngineSubscription | None = None
 
     def step(self) -> None:
         try:

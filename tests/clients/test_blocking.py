@@ -110,8 +110,8 @@ def test_a_connection_that_fails_leaves_no_thread() -> None:
 
 FACES = [
     (hullcast.BlockingClient, hullcast.Client),
-    (hullcast.BlockingSubscription, hullcast.LiveSubscription),
-    (hullcast.BlockingSubscriptions, hullcast.LiveSubscriptions),
+    (hullcast.BlockingSubscription, hullcast.Subscription),
+    (hullcast.BlockingSubscriptions, hullcast.Subscriptions),
 ]
 
 

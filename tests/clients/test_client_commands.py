@@ -453,6 +453,14 @@ def test_a_conditional_subscription_is_told_with_all_rows_and_their_worth(shell:
     assert "must be from 0.1" in shell("subscribe", sql, "--every", "1ms", code=2)
 
 
+def test_an_event_that_stands_for_several_changes_says_so() -> None:
+    told = json.loads(JsonTeller(("N",)).event(change_to(4, 7.5, 1200)))
+    assert told == {"event": "change", "seq": 4, "answer": 7.5, "conflated": 1200}
+    line = TextTeller(("N",), Console(file=io.StringIO())).event(change_to(4, 7.5, 1200))
+    assert line.endswith("seq 4  7.5  (stands for 1,200 earlier ones, too)\n")
+    assert "conflated" not in json.loads(JsonTeller(("N",)).event(change_to(4, 7.5)))
+
+
 def test_a_result_that_could_not_be_computed_is_told_as_such() -> None:
     failed = ResultRows((), (), fired=3, error=UnknownTable("T"))
     told = json.loads(JsonTeller(("N",)).event(change_to(4, failed)))

@@ -18,7 +18,8 @@ from hullcast import testing
 from hullcast.broker.server import evaluating
 from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.client import Client
-from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.clients.sdk.subscription import Subscription
+from hullcast.network.answers.events import AnyEvent
 from hullcast.network.wire import packing
 from hullcast.network.wire.limits import WireLimits
 from tests.support.cluster import PATIENCE_S, PATIENT, Cluster, cluster, wait_for
@@ -46,7 +47,7 @@ async def put(hc: Client, number: int, x: float, price: float) -> int:
     return (await hc.publish("FUEL", [{"ID": number, "X": x, "PRICE": price}])).seq
 
 
-async def next_event(subscription: LiveSubscription) -> Any:
+async def next_event(subscription: Subscription[AnyEvent]) -> Any:
     async with asyncio.timeout(PATIENCE_S):
         return await anext(subscription)
 
@@ -129,7 +130,7 @@ async def test_all_who_subscribe_to_the_same_share_one_run_and_one_message() -> 
         await put(hc, 1, 2, 5.0)
         clients = [await made.client(f"g{1 + i % 2}") for i in range(4)]
 
-        async def subscribe(client: Client) -> LiveSubscription:
+        async def subscribe(client: Client) -> Subscription:
             return await client.subscribe(QUERY, when=LOWEST, when_parameters=(1, 5))
 
         subs = list(await asyncio.gather(*(subscribe(clients[i % 4]) for i in range(200))))

@@ -103,7 +103,7 @@ import hullcast
 
 engine = hullcast.Engine()
 assert_type(engine, hullcast.Engine)
-assert_type(engine.subscribe("SELECT 1"), hullcast.Subscription)
+assert_type(engine.subscribe("SELECT 1"), hullcast.EngineSubscription)
 
 
 async def main() -> None:

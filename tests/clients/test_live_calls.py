@@ -134,7 +134,7 @@ async def test_events_begin_after_the_answer_with_which_subscribing_returned(sql
         assert subscription.take_nowait() is None
         assert subscription.pending == 0
         await client.publish("T", {"K": [8], "X": [2.0]})
-        assert (await anext(subscription)).answer in (2, [(7, 1.0), (8, 2.0)])  # type: ignore[union-attr]
+        assert (await anext(subscription)).answer in (2, [(7, 1.0), (8, 2.0)])
 
 
 def _row_comes(sql: str, seq: int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from hullcast.broker.reformulate import join as join_module
 from hullcast.broker.server import subscribing
 from hullcast.broker.tables import interning
 from hullcast.clients.sdk.client import Client
-from hullcast.clients.sdk.subscriptions import LiveSubscriptions
+from hullcast.clients.sdk.subscriptions import Subscriptions
 from hullcast.network.security.rights import Rights
 from tests.broker.test_engine_machine import answer_of, same
 from tests.broker.test_join_machine import TEXTS, a_join
@@ -48,7 +48,7 @@ class Many(NamedTuple):
 
     client: Client
     asked: list[Asked | None]
-    made: LiveSubscriptions
+    made: Subscriptions
 
 
 class LiveJoins(RuleBasedStateMachine):

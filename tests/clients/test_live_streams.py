@@ -20,7 +20,7 @@ from hullcast.broker.server.service import Server
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.broker.tables import stream as stream_module
 from hullcast.broker.tables import windows as windows_module
-from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.clients.sdk.subscription import Subscription
 from hullcast.clients.sdk.testing import serving
 from hullcast.network.link.limits import LinkLimits
 from hullcast.network.security.rights import Rights
@@ -53,7 +53,7 @@ async def publish(hc: Client, *prices: float, symbol: str = "a", second: float =
     return await hc.publish("TRADES", {"TS": [moment(second)] * n, "SYMBOL": [symbol] * n, "PRICE": list(prices)})
 
 
-async def take(subscription: LiveSubscription, count: int) -> list[Any]:
+async def take(subscription: Subscription, count: int) -> list[Any]:
     """The next events: of tuples what they show, others as they are."""
     events = [await anext(subscription) for _ in range(count)]
     return [event.row.PRICE if isinstance(event, StreamTuple) else event for event in events]

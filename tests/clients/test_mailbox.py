@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -116,7 +116,7 @@ def test_who_left_is_forgotten() -> None:
 came = st.tuples(st.sampled_from(["tuples", "gap", "overflow", "take"]), st.integers(1, 4))
 
 
-@given(st.sampled_from(["block", "drop_oldest", "latest", "error"]), st.lists(came, max_size=12))
+@given(st.sampled_from(get_args(Overflow)), st.lists(came, max_size=12))
 def test_all_tuples_that_wait_are_those_taken_one_by_one(overflow: Overflow, history: list[tuple[str, int]]) -> None:
     names = ("X",)
     one, all_of_them = (TupleBacklog(OverflowPolicy(overflow, 3), row_type(names)) for _ in range(2))
@@ -141,6 +141,32 @@ def test_all_tuples_that_wait_are_those_taken_one_by_one(overflow: Overflow, his
         assert one.pending == all_of_them.pending
 
 
+@given(st.lists(came, max_size=20), st.integers(1, 4))
+def test_a_full_queue_of_tuples_lets_its_last_one_stand_for_those_left_out(
+    history: list[tuple[str, int]], buffer: int
+) -> None:
+    backlog = TupleBacklog(OverflowPolicy("conflate", buffer), row_type(("X",)))
+    seq = tuples = told = events = 0
+    resyncs = [what for what, _ in history if what in ("gap", "overflow")]
+    for what, count in [*history, ("take", 1000)]:
+        if what == "tuples":
+            seqs = range(seq + 1, seq + 1 + count)
+            backlog.hear(Taken([*seqs], [0.0] * count, [0.0] * count, [(float(at),) for at in seqs]))
+            tuples += count
+            assert backlog.pending <= buffer + len(resyncs)
+        elif what == "take":
+            for _ in range(count):
+                event = backlog.take()
+                if isinstance(event, StreamTuple):
+                    assert event.seq == event.row.X
+                    told, events = told + 1, events + 1
+                told += 0 if event is None else event.conflated
+        else:
+            backlog.resync(seq, count, what)
+        seq += count
+    assert told == tuples == events + backlog.conflated
+
+
 def test_latest_keeps_one_tuple_and_one_resync_however_many_come() -> None:
     backlog = TupleBacklog(OverflowPolicy("latest"), row_type(("A",)))
     backlog.resync(3, 2, "gap")
@@ -152,4 +178,5 @@ def test_latest_keeps_one_tuple_and_one_resync_however_many_come() -> None:
     last = backlog.take()
     assert isinstance(last, StreamTuple)
     assert (last.seq, tuple(last.row), backlog.conflated) == (99, (99.0,), 96 - 2 - 1)
+    assert last.conflated == backlog.conflated
     assert backlog.take() is None

@@ -14,7 +14,7 @@ from typing import Any
 import hullcast
 from hullcast import testing
 from hullcast.clients.sdk.client import Client
-from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.clients.sdk.subscription import Subscription
 from tests.support.links import wait_until
 
 LIMIT_S = 60
@@ -55,7 +55,7 @@ async def fewest(work: Callable[[], Awaitable[object]], rounds: int = 5) -> int:
     return min(counts)
 
 
-async def one_more(client: Client, i: int) -> LiveSubscription:
+async def one_more(client: Client, i: int) -> Subscription:
     """Subscription i, on one of many channels; a row at 0.5 everywhere concerns the first of each channel only."""
     low = i // COLUMNS
     return await client.subscribe(f"SELECT MIN(B) FROM R WHERE X{i % COLUMNS} BETWEEN ? AND ?", low, low + 0.9)
@@ -65,7 +65,7 @@ async def test_a_frame_an_opening_and_a_closing_cost_the_same_however_many_are_o
     async with asyncio.timeout(LIMIT_S), testing.cluster(1) as endpoint, hullcast.connect(endpoint) as client:
         names = [f"X{i}" for i in range(COLUMNS)]
         await client.execute(f"CREATE TABLE R (K INTEGER PRIMARY KEY, B REAL, {', '.join(f'{x} REAL' for x in names)})")
-        subs: list[LiveSubscription] = []
+        subs: list[Subscription] = []
         waiting: list[asyncio.Task[Any]] = []
         value = 0.0
 

@@ -16,7 +16,7 @@ import hullcast
 from hullcast import Resync, testing
 from hullcast.clients.sdk import groups, resuming
 from hullcast.clients.sdk.client import Client
-from hullcast.clients.sdk.subscriptions import LiveSubscriptions
+from hullcast.clients.sdk.subscriptions import Subscriptions
 from hullcast.network.wire import bodies
 from tests.support.cluster import cluster, wait_for
 from tests.support.links import wait_until
@@ -53,17 +53,17 @@ def check_sizes(asked: list[bodies.Subscribe]) -> None:
     assert max(len(body.groups) for body in asked) <= GROUPS
 
 
-def when_taken(monkeypatch: pytest.MonkeyPatch, portions: int, do: Callable[[LiveSubscriptions], object]) -> None:
+def when_taken(monkeypatch: pytest.MonkeyPatch, portions: int, do: Callable[[Subscriptions], object]) -> None:
     """Do something at the moment when the server has taken so many portions; once."""
-    opened = LiveSubscriptions._group_taken
+    opened = Subscriptions._group_taken
     done: list[object] = []
 
-    def opened_and_do(many: LiveSubscriptions) -> None:
+    def opened_and_do(many: Subscriptions) -> None:
         opened(many)
         if many._taken == portions and not done:
             done.append(do(many))
 
-    monkeypatch.setattr(LiveSubscriptions, "_group_taken", opened_and_do)
+    monkeypatch.setattr(Subscriptions, "_group_taken", opened_and_do)
 
 
 class History:
@@ -299,7 +299,7 @@ async def test_who_gives_up_between_portions_leaves_nothing_behind(
         hc = await hullcast.connect(endpoint)
         tasks: list[asyncio.Task[None]] = []
 
-        async def give_up(many: LiveSubscriptions) -> None:
+        async def give_up(many: Subscriptions) -> None:
             if on_the_way:
                 await asyncio.sleep(0)  # the task that opens runs first
             assert hc._line.session.waiting == on_the_way
@@ -313,7 +313,7 @@ async def test_who_gives_up_between_portions_leaves_nothing_behind(
                 case _:
                     await hc.close()
 
-        async def opened() -> LiveSubscriptions:
+        async def opened() -> Subscriptions:
             return await hc.subscribe_many(MIN, LOWS, HIGHS)
 
         when_taken(monkeypatch, 1, lambda many: tasks.append(asyncio.create_task(give_up(many))))
@@ -325,7 +325,7 @@ async def test_who_gives_up_between_portions_leaves_nothing_behind(
         elif how == "close the client" and on_the_way:
             assert isinstance(outcome, hullcast.ClientClosed)
         else:
-            assert isinstance(outcome, LiveSubscriptions)
+            assert isinstance(outcome, Subscriptions)
             assert outcome.closed
         assert (hc.statistics().subscriptions, hc._line.owners) == (0, {})
         await drop(admin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from hullcast import BadSetting
 from hullcast.clients.sdk.collected import CollectionBacklog
 from hullcast.clients.sdk.mailbox import OverflowPolicy
-from hullcast.clients.sdk.single import SingleBacklog
+from hullcast.clients.sdk.single import Note, SingleBacklog
 from hullcast.network.answers.answers import Overflow
 from hullcast.network.answers.collection import CHANGE, ENTER, LEAVE, Collection
 from hullcast.network.answers.events import Change, Resync
 from hullcast.network.answers.outbox import Taken
 
-POLICIES: list[Overflow] = ["latest", "block", "drop_oldest", "error"]
+POLICIES: tuple[Overflow, ...] = get_args(Overflow)
 STEPS = st.lists(st.sampled_from(["change", "change", "change", "take", "gap"]), max_size=60)
 
 
@@ -41,7 +41,7 @@ def test_a_queue_of_single_values_tells_all_in_order_and_counts_what_it_drops(st
             backlog.resync(seq, (float(seq), 0.0), 0, "gap")
         else:
             changes += 1
-            backlog.put(seq, float(seq), 0.0)
+            backlog.put(Note(seq, float(seq), 0.0))
         assert backlog.pending <= buffer + 1
     while (event := backlog.take()) is not None:
         told.append(event)
@@ -59,8 +59,44 @@ def test_a_queue_of_single_values_tells_all_in_order_and_counts_what_it_drops(st
             assert not [seq for seq in happened if before < seq < event.seq]
 
 
+@given(STEPS, st.integers(1, 4))
+def test_a_full_queue_of_single_values_lets_its_last_event_stand_for_what_comes(steps: list[str], buffer: int) -> None:
+    backlog = SingleBacklog(OverflowPolicy("conflate", buffer), read)
+    waits: list[list[int]] = []  # the sequence numbers that each event stands for
+    gaps = {seq for seq, step in enumerate(steps, 1) if step == "gap"}
+    conflated = 0
+
+    def take() -> None:
+        event = backlog.take()
+        if not waits:
+            assert event is None
+            return
+        assert event is not None
+        stands_for = waits.pop(0)
+        assert (event.seq, event.answer, 1 + event.conflated) == (stands_for[-1], stands_for[-1], len(stands_for))
+        assert isinstance(event, Resync) == bool(gaps & set(stands_for))
+
+    for seq, step in enumerate(steps, 1):
+        if step == "take":
+            take()
+            continue
+        if len(waits) < buffer:
+            waits.append([seq])
+        else:
+            waits[-1].append(seq)
+            conflated += 1
+        if step == "gap":
+            backlog.resync(seq, (float(seq), 0.0), 0, "gap")
+        else:
+            backlog.put(Note(seq, float(seq), 0.0))
+        assert (backlog.pending, backlog.conflated) == (len(waits), conflated)
+    while waits:
+        take()
+    assert (backlog.take(), backlog.dropped) == (None, 0)
+
+
 CELLS = st.tuples(st.integers(0, 3), st.one_of(st.none(), st.integers(0, 2)))  # key, row or gone
-HISTORY = st.lists(st.one_of(CELLS, st.sampled_from(["take", "gap", "token"])), max_size=50)
+HISTORY = st.lists(st.one_of(CELLS, st.sampled_from(["take", "swap", "gap", "token"])), max_size=50)
 
 
 @pytest.mark.parametrize("overflow", POLICIES)
@@ -68,13 +104,16 @@ HISTORY = st.lists(st.one_of(CELLS, st.sampled_from(["take", "gap", "token"])), 
 def test_a_queue_of_rows_leads_from_answer_to_answer(overflow: Overflow, history: list[Any], buffer: int) -> None:
     policy = OverflowPolicy(overflow, buffer)
     contents: dict[int, tuple[int]] = {9: (9,)}
-    backlog = CollectionBacklog(Collection(dict(contents), tuple, policy.limit, merging=not policy.queues), policy)
+    backlog = CollectionBacklog(Collection(dict(contents), tuple, policy.limit, policy.room), policy)
     answers = {0: [(9,)]}  # by sequence number
     followed = sorted(answers[0])  # by whoever adds up the events
-    last = 0
+    last = changes = told = 0
+    held: list[Change | Resync] = []  # by somebody who looks at their answers later
 
     def follow(event: Change | Resync) -> None:
-        nonlocal followed, last
+        nonlocal followed, last, told
+        held.append(event)
+        told += 1 + event.conflated
         assert event.seq > last or isinstance(event, Resync)
         last = event.seq
         if isinstance(event, Resync):
@@ -102,12 +141,19 @@ def test_a_queue_of_rows_leads_from_answer_to_answer(overflow: Overflow, history
                 as_of = seq - 1 if first is None else first - 1
                 known = max(known for known in answers if known <= as_of)
                 assert list(backlog.collection.settled().values()) == answers[known]
+        elif step == "swap":  # the same rows, one under another key: nothing to tell
+            key, free = max(contents, default=9), seq + 9
+            if key in contents:
+                row = contents.pop(key)
+                contents[free] = row
+                backlog.hear(Taken([seq] * 2, [LEAVE, ENTER], [], [(key, row), (free, row)]))
         else:
             key, value = step
             if (value is None and key not in contents) or contents.get(key) == (value,):
                 continue
             how = LEAVE if value is None else CHANGE if key in contents else ENTER
             row = (value,)
+            changes += 1
             backlog.hear(Taken([seq], [how], [], [(key, row)]))
             if value is None:
                 del contents[key]
@@ -115,15 +161,20 @@ def test_a_queue_of_rows_leads_from_answer_to_answer(overflow: Overflow, history
                 contents[key] = row
         answers[seq] = [contents[key] for key in sorted(contents)]
         assert backlog.pending <= 2 * policy.limit + 2
+        if overflow == "conflate" and "gap" not in history:
+            assert backlog.pending <= buffer
     while (event := backlog.take()) is not None:
         follow(event)
     assert followed == sorted(contents.values())
+    assert [sorted(event.answer) for event in held] == [sorted(answers[event.seq]) for event in held]
+    if "gap" not in history and overflow in ("conflate", "block", "error"):
+        assert told == changes == len(held) + backlog.conflated
     assert list(backlog.collection.answer()) == [contents[key] for key in sorted(contents)]
 
 
 def test_policies_say_what_they_take() -> None:
     assert (OverflowPolicy("block", 10).limit, OverflowPolicy("drop_oldest", 10).limit) == (sys.maxsize, 10)
-    with pytest.raises(BadSetting, match="latest, block, drop_oldest, error"):
+    with pytest.raises(BadSetting, match="conflate, latest, block, drop_oldest, error"):
         OverflowPolicy("keep", 10)  # type: ignore[arg-type]  # that is the point
     for buffer in (0, -1, 1.5, math.inf, True):
         with pytest.raises(BadSetting, match="whole number"):

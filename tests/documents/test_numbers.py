@@ -140,6 +140,8 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("SDK.md", r"It keeps (\d+) times `buffer` events", "clients.sdk.mailbox:OVERSHOOT"),
     ("SDK.md", r"A call with up to ([\d,]+) ranges is one request", PORTION),
     ("SDK.md", r"`buffer` is ([\d,]+) unless", buffer_by_default),
+    ("SDK.md", r"so slowly that ([\d,]+) wait", buffer_by_default),
+    ("README.md", r"([\d,]+) events wait for it", buffer_by_default),
     ("SDK.md", r"take `window_bytes` \((\d+ MiB) by default\)", "clients.sdk.publisher:WINDOW_BYTES"),
     ("SDK.md", r"the first (\d+) refused rows", "clients.sdk.publisher:REFUSALS_KEPT"),
     ("SDK.md", r"\| (\d+ MiB) less room for the frame", "network.wire.limits:DEFAULT.frame_bytes"),

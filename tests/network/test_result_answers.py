@@ -139,7 +139,7 @@ def test_each_result_is_an_event_with_its_own_rows_whenever_it_is_looked_at() ->
 
 
 def test_who_wants_the_newest_only_gets_that() -> None:
-    collection = ResultCollection({0: delivered(1, 1)[1]}, None, 10, merging=True)
+    collection = ResultCollection({0: delivered(1, 1)[1]}, None, 10, room=0)
     hear(collection, delivered(2, 2), delivered(5, 6))
     (event,) = collection.take()
-    assert (event.seq, event.answer, collection.merged) == (5, [(6,)], 1)
+    assert (event.seq, event.answer, event.conflated, collection.conflated) == (5, [(6,)], 1, 1)

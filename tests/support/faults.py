@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hullcast.clients.sdk.client import Client
-from hullcast.clients.sdk.subscriptions import LiveSubscriptions
+from hullcast.clients.sdk.subscriptions import Subscriptions
 from tests.support.cluster import ROOT, SERVER, Cluster, TaskMember
 from tests.support.queries import subscription
 from tests.support.ranges import server_of, wait_exact
@@ -84,7 +84,7 @@ class Workload:
         self.rng = rng
         self.watchers: list[Watcher] = []
         self.clients: list[Client] = []
-        self._many: list[LiveSubscriptions] = []
+        self._many: list[Subscriptions] = []
         self.resyncs_allowed = False  # set when the server itself begins anew
         self._stopping = asyncio.Event()
         self._acknowledged = asyncio.Condition()

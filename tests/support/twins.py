@@ -10,10 +10,10 @@ from random import Random
 from typing import Any
 
 from hullcast.broker.engine.engine import Engine
-from hullcast.broker.engine.subscription import Subscription
+from hullcast.broker.engine.subscription import EngineSubscription
 from hullcast.clients.sdk.client import Client
-from hullcast.clients.sdk.subscription import LiveSubscription
-from hullcast.network.answers.events import Change, Event, Progress
+from hullcast.clients.sdk.subscription import Subscription
+from hullcast.network.answers.events import Change, Event
 from tests.support.queries import COLUMNS, CREATE, KEY, KEYS, Asked, row
 
 
@@ -22,8 +22,8 @@ class Pair:
     """The same subscription in both, and the events of each so far."""
 
     asked: Asked
-    local: Subscription
-    live: LiveSubscription
+    local: EngineSubscription
+    live: Subscription
     exact: bool  # every event, or only the newest answer
     expected: list[Any] = field(default_factory=list)
     heard: list[Any] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Twins:
         """The same subscription in both; they begin alike."""
         live = await self.client.subscribe(asked.sql, *asked.parameters, **options)
         local = self.engine.subscribe(asked.sql, *asked.parameters)
-        exact = options.get("overflow") not in ("latest", None)
+        exact = options.get("overflow") != "latest"
         pair = Pair(asked, local, live, exact)
         assert live.answer == local.answer, asked
         self.pairs.append(pair)
@@ -91,4 +91,4 @@ def told(event: Event) -> Any:
     """An event as a value."""
     if isinstance(event, Change):
         return event.seq, event.answer, event.entered, event.left, event.changed
-    return event if isinstance(event, Progress) else (event.seq, event.answer)
+    return event.seq, event.answer

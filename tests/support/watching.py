@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.clients.sdk.client import Client, Receipt
-from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.clients.sdk.subscription import Subscription
 from hullcast.network.answers.events import Change, Event, Resync, Snapshot
 from tests.broker.test_engine_machine import answer_of, check_difference, rows_of, same
 from tests.support.queries import COLUMNS, CREATE, KEYS, Asked, row
@@ -119,10 +119,10 @@ class Watcher:
 
     client: Client
     asked: Asked
-    subscription: LiveSubscription
+    subscription: Subscription[Event | Snapshot]
     first_seq: int
     first_answer: Any
-    events: list[Event] = field(default_factory=list)
+    events: list[Event | Snapshot] = field(default_factory=list)
     resyncs: int = 0
 
     def collect(self) -> None:

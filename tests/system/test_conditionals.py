@@ -18,7 +18,7 @@ from hullcast.broker.log.record import RecordKind
 from hullcast.broker.log.verify import show
 from hullcast.broker.server.conditionals import name_of
 from hullcast.clients.sdk.client import Client, Receipt
-from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.clients.sdk.subscription import Subscription
 from hullcast.network.answers.events import Change, Event, Resync, Snapshot
 from hullcast.network.security.rights import Rights
 from hullcast.network.wire.bodies import Group, Trigger
@@ -90,10 +90,10 @@ class Past:
 class Heard:
     """A conditional subscription and all its events."""
 
-    subscription: LiveSubscription
+    subscription: Subscription[Event | Snapshot]
     when: str | None
     trigger: Trigger
-    events: list[Event] = field(default_factory=list)
+    events: list[Event | Snapshot] = field(default_factory=list)
 
     async def listen(self) -> None:
         async for event in self.subscription:
@@ -248,14 +248,14 @@ async def test_two_hundred_subscribers_to_the_same_cost_one_run_each_time(tmp_pa
         for number in range(1, 6):
             receipt = await hc.publish("FUEL", [{"ID": 100 + number, "X": 1.0, "PRICE": 1.0}])
             events = await asyncio.gather(*map(anext, subs))
-            assert {event.answer.fired for event in events} == {receipt.seq}  # type: ignore[union-attr]  # no Progress
+            assert {event.answer.fired for event in events} == {receipt.seq}
             known = (await hc.status())["conditionals"]
             assert (known["runs"], known["delivered"]) == (1 + number, number)
         for client in clients:
             await client.close()
 
 
-async def _opened(opening: LiveSubscription) -> LiveSubscription:
+async def _opened(opening: Subscription) -> Subscription:
     return await opening
 
 

@@ -23,7 +23,7 @@ from hullcast.broker.server import streams
 from hullcast.broker.server.metrics import server_metrics
 from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.connecting import configure
-from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.clients.sdk.subscription import Subscription
 from tests.support.cluster import Cluster, TaskMember, cluster, wait_for
 from tests.support.processes import ANYWHERE, started
 from tests.support.stream_oracle import moment
@@ -116,7 +116,7 @@ async def trouble(made: Cluster, rng: Random) -> None:
         await made.restart_server()
 
 
-def heard(subscription: LiveSubscription) -> list[tuple[Any, ...]]:
+def heard(subscription: Subscription) -> list[tuple[Any, ...]]:
     found = []
     while (event := subscription.take_nowait()) is not None:
         assert isinstance(event, StreamTuple), event

@@ -10,7 +10,8 @@ import pytest
 
 from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.client import Client
-from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.clients.sdk.subscription import Subscription
+from hullcast.network.answers.events import AnyEvent
 from hullcast.network.wire.errors import UsageError
 from tests.support.cluster import ROOT, SERVER, TaskMember, cluster, wait_for
 from tests.support.faults import Fault, happen, plan, workload
@@ -87,7 +88,7 @@ async def test_what_cannot_be_replayed_is_told_by_a_resync() -> None:
     assert sum(watcher.resyncs for watcher in work.watchers) > 0
 
 
-async def _wait_told(made: LiveSubscription, seq: int) -> None:
+async def _wait_told(made: Subscription[AnyEvent], seq: int) -> None:
     await wait_for(lambda: made.seq == seq, f"all is told up to {seq}")
 
 

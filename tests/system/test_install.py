@@ -41,14 +41,11 @@ async def main() -> None:
         assert_type(receipt, hullcast.Receipt)
         assert_type(receipt.seq, int)
         async with hc.subscribe(SELECT, 20, 60) as sub:
-            assert_type(sub, hullcast.LiveSubscription)
+            assert_type(sub, hullcast.Subscription)
             assert sub.answer == 7.5
             await hc.publish("STOCK", [{"SYMBOL": "B", "RISK": 40, "PER": 3}])
             async for event in sub:
-                assert_type(
-                    event,
-                    hullcast.Snapshot | hullcast.Change | hullcast.Resync | hullcast.Progress | hullcast.StreamTuple,
-                )
+                assert_type(event, hullcast.Change | hullcast.Resync | hullcast.StreamTuple)
                 if isinstance(event, hullcast.Change):
                     assert event.answer == 3
                     break
@@ -73,7 +70,7 @@ def mistakes() -> None:  # never called: each line is one that a type checker mu
     hullcast.connect(7600)  # type: ignore[arg-type]
     hc = hullcast.connect_blocking(tiemout=3)  # type: ignore[call-arg]
     hc.publish("STOCK")  # type: ignore[call-arg]
-    hc.subscribe(SELECT, 20, 60, overflow="newest")  # type: ignore[arg-type]
+    hc.subscribe(SELECT, 20, 60, overflow="newest")  # type: ignore[call-overload]
     hc.subscribe(SELECT, 20, 60).anser  # type: ignore[attr-defined]
 
 
@@ -194,11 +191,11 @@ def test_tracebacks_and_breakpoints_name_the_files_that_people_edit() -> None:
             "publisher query query_portions seq statistics status subscribe subscribe_many sync table_at tables views",
         ),
         (
-            hullcast.LiveSubscription,
+            hullcast.Subscription,
             "answer batches close closed columns conflated dropped has_answer lag missed_share pending seq "
             "take_nowait token",
         ),
-        (hullcast.LiveSubscriptions, "answers changes close closed conflated next_changes seq"),
+        (hullcast.Subscriptions, "answers changes close closed conflated next_changes seq"),
         (
             hullcast.BlockingClient,
             "change_once changes close connected delete drain execute explain history policy progress publish "
@@ -215,7 +212,7 @@ def test_tracebacks_and_breakpoints_name_the_files_that_people_edit() -> None:
             "close_channel delete execute memory_bytes open_channel progress query rows seq statistics subscribe "
             "subscribe_many tables upsert",
         ),
-        (hullcast.Subscription, "answer close closed drain pending seq"),
+        (hullcast.EngineSubscription, "answer close closed drain pending seq"),
         (hullcast.Receipt, "deleted first_seq seq updates"),
     ],
 )

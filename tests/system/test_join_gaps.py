@@ -15,7 +15,7 @@ from hullcast import Client, Resync, StreamTuple
 from hullcast.broker.scheduling import heartbeat
 from hullcast.broker.scheduling.background import NICENESS
 from hullcast.broker.server import streams
-from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.clients.sdk.subscription import Subscription
 from hullcast.network.wire.errors import TooLarge
 from tests.support.cluster import PATIENCE_S, Cluster, cluster, wait_for
 from tests.support.stream_oracle import moment
@@ -64,7 +64,7 @@ async def again(made: Cluster, gaps: int, joins: int) -> None:
     await opened(made, joins)
 
 
-async def take(subscription: LiveSubscription, values: int) -> list[Any]:
+async def take(subscription: Subscription, values: int) -> list[Any]:
     """What is heard up to the so many'th tuple: first columns and, as "gap", the Resyncs; several in a row are one."""
     found: list[Any] = []
     seqs: list[int] = []

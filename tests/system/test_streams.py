@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from hullcast import Client, StreamTuple
-from hullcast.clients.sdk.subscription import LiveSubscription
-from hullcast.clients.sdk.subscriptions import LiveSubscriptions
+from hullcast.clients.sdk.subscription import Subscription
+from hullcast.clients.sdk.subscriptions import Subscriptions
 from tests.support.cluster import Cluster, cluster
 from tests.support.stream_oracle import moment
 
@@ -54,7 +54,7 @@ async def trouble(made: Cluster, rng: Random) -> None:
     await asyncio.sleep(0.3)
 
 
-def heard(subscription: LiveSubscription) -> list[tuple[int, tuple[Any, ...]]]:
+def heard(subscription: Subscription) -> list[tuple[int, tuple[Any, ...]]]:
     found = []
     while (event := subscription.take_nowait()) is not None:
         assert isinstance(event, StreamTuple), event
@@ -62,7 +62,7 @@ def heard(subscription: LiveSubscription) -> list[tuple[int, tuple[Any, ...]]]:
     return found
 
 
-async def heard_by_many(many: LiveSubscriptions, found: dict[int, list[tuple[int, float]]]) -> None:
+async def heard_by_many(many: Subscriptions, found: dict[int, list[tuple[int, float]]]) -> None:
     while (changed := await many.next_changes(timeout=0.5)) is not None:
         assert not changed.resync.any()
         for which, seq, row in zip(changed.which.tolist(), changed.seq.tolist(), changed.answer, strict=True):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hullcast.clients.sdk.client import Client
-    from hullcast.clients.sdk.subscription import LiveSubscription
+    from hullcast.clients.sdk.subscription import Subscription
 
 TABLES = (
     "CREATE TABLE PARTSUPP (ID INTEGER PRIMARY KEY, SUPPLIER INTEGER, COST REAL)",
@@ -216,7 +216,7 @@ async def test_statements_about_views_are_checked(tmp_path: Path) -> None:
         await wait_for(lambda: not list(files.glob("cheapest-*.sqlite")), "the file of a view is removed with it")
 
 
-async def result_of(subscription: LiveSubscription) -> Any:
+async def result_of(subscription: Subscription) -> Any:
     """The rows of the next event."""
     event = await anext(subscription)
     assert isinstance(event, Change)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hullcast.clients.sdk.client import Client
-    from hullcast.clients.sdk.subscription import LiveSubscription
+    from hullcast.clients.sdk.subscription import Subscription
 
     Teller = JsonTeller | TextTeller
 
@@ -55,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "--json prints one object per line, without delay. All have `event`: `answer` (seq, columns, answer), `change` "
-        "(seq; answer for a single value; entered, left and changed, pairs of before and after, for sets and rows), "
-        "`tuple` (seq, row) of a stream, "
+        "(seq; answer for a single value; entered, left and changed, pairs of before and after, for sets and rows; "
+        "conflated, if it stands for other changes too: how many), `tuple` (seq, row) of a stream, "
         "`resync` (seq, answer, lost, reason), `connection` (connected), `end` (events, resyncs, dropped, conflated, "
         "seconds; of a join WITH (memory = n) also missed_share, an estimate). "
         "With --when or --every, `answer`, `change` and `resync` have all rows as `answer`, and `as_of` (the "
@@ -79,8 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--overflow",
         choices=get_args(Overflow),
-        help="when changes come faster than they are read: latest (keep the newest answer; default for single values), "
-        "block (stop reading until there is room; default for sets and rows), drop_oldest, error",
+        help="when --buffer changes wait: conflate (the last one that waits gets the newest answer and says how many "
+        "changes it stands for; default), block (stop reading until there is room; default for streams), drop_oldest, "
+        "error; or latest: only the newest answer ever waits",
     )
     parser.add_argument(
         "--buffer", type=whole(1), default=1024, metavar="N", help="changes that may wait (default 1024)"
@@ -136,7 +137,7 @@ async def _run(arguments: argparse.Namespace, console: Console) -> None:
 async def _listen(
     arguments: argparse.Namespace,
     client: Client,
-    subscription: LiveSubscription,
+    subscription: Subscription,
     teller: Teller,
     output: StandardOutput,
     stop: asyncio.Event,
@@ -158,7 +159,7 @@ async def _listen(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _missed(client: Client, subscription: LiveSubscription) -> float | None:
+async def _missed(client: Client, subscription: Subscription) -> float | None:
     """The share of results that a join with bounded memory misses; None of any other subscription."""
     if "memory" not in subscription.sql.lower() or subscription.closed or not client.connected:
         return None
@@ -172,7 +173,7 @@ async def _wait(event: asyncio.Event) -> None:
     await event.wait()
 
 
-async def _tell(subscription: LiveSubscription, teller: Teller, output: StandardOutput, count: int | None) -> None:
+async def _tell(subscription: Subscription, teller: Teller, output: StandardOutput, count: int | None) -> None:
     left = sys.maxsize if count is None else count
     async for event in subscription:
         lines = [teller.event(event)]

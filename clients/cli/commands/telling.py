@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from hullcast.clients.cli.commands.connection import as_json, distinct, in_order, shown
-from hullcast.network.answers.events import Change, Resync, StreamTuple
+from hullcast.network.answers.events import Resync, StreamTuple
 from hullcast.network.answers.result import ResultRows
 from hullcast.network.wire.durations import time_shown
 
@@ -39,15 +39,13 @@ class JsonTeller:
     def event(self, event: Event) -> str:
         """What happened."""
         self.events += 1
+        conflated = {"conflated": event.conflated} if event.conflated else {}
         if isinstance(event, Resync):
             self.resyncs += 1
-            return self._line(
-                "resync", seq=event.seq, **self._whole(event.answer), lost=event.lost, reason=event.reason
-            )
+            told = {**self._whole(event.answer), "lost": event.lost, "reason": event.reason}
+            return self._line("resync", seq=event.seq, **told, **conflated)
         if isinstance(event, StreamTuple):
-            return self._line("tuple", seq=event.seq, row=self._item(event.row))
-        if not isinstance(event, Change):
-            return self._line("answer", seq=event.seq, **self._whole(getattr(event, "answer", None)))
+            return self._line("tuple", seq=event.seq, row=self._item(event.row), **conflated)
         if event.entered or event.left or event.changed:
             return self._line(
                 "change",
@@ -55,8 +53,9 @@ class JsonTeller:
                 entered=list(map(self._item, event.entered)),
                 left=list(map(self._item, event.left)),
                 changed=[[self._item(before), self._item(after)] for before, after in event.changed],
+                **conflated,
             )
-        return self._line("change", seq=event.seq, **self._whole(event.answer))
+        return self._line("change", seq=event.seq, **self._whole(event.answer), **conflated)
 
     def connection(self, *, connected: bool) -> str:
         """It went, or it is there again."""
@@ -103,6 +102,12 @@ class TextTeller:
     def event(self, event: Event) -> str:
         """What happened."""
         self.events += 1
+        line = self._told(event)
+        if event.conflated:
+            line.append(f"  (stands for {event.conflated:,} earlier ones, too)", _STYLES["resync"])
+        return self._line(line)
+
+    def _told(self, event: Event) -> Text:
         if isinstance(event, Resync):
             self.resyncs += 1
             lost = f", {event.lost} changes lost here" if event.lost else ""
@@ -111,22 +116,20 @@ class TextTeller:
                 why["gap"] = "not retained, or a join failed"
             text = (f"resync ({why.get(event.reason, event.reason)}{lost})  ", _STYLES["resync"])
             whole = Text("tuples up to here are missing") if self.of_stream else _whole(self._columns, event.answer)
-            return self._line(Text.assemble(_seq(event.seq), text, whole))
+            return Text.assemble(_seq(event.seq), text, whole)
         if isinstance(event, StreamTuple):
-            return self._line(Text.assemble(_seq(event.seq), _named(self._columns, event.row)))
-        if not isinstance(event, Change):
-            return self._line(Text.assemble(_seq(event.seq), _whole(self._columns, getattr(event, "answer", None))))
+            return Text.assemble(_seq(event.seq), _named(self._columns, event.row))
         parts = [
             *((_STYLES["entered"], f"entered {_item(item)}") for item in event.entered),
             *((_STYLES["left"], f"left {_item(item)}") for item in event.left),
             *((_STYLES["changed"], f"changed {_difference(self._columns, *pair)}") for pair in event.changed),
         ]
         if not parts:
-            return self._line(Text.assemble(_seq(event.seq), _whole(self._columns, event.answer)))
+            return Text.assemble(_seq(event.seq), _whole(self._columns, event.answer))
         line = Text.assemble(_seq(event.seq))
         for number, (style, words) in enumerate(parts):
             line.append("; " if number else "").append(words, style)
-        return self._line(line)
+        return line
 
     def connection(self, *, connected: bool) -> str:
         """It went, or it is there again."""

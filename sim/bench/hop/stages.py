@@ -41,7 +41,7 @@ from hullcast.network.wire import bodies, frames, values
 from hullcast.sim.traces.table51 import CREATE, DOMAIN, RANGE_MIN
 
 if TYPE_CHECKING:
-    from hullcast.clients.sdk.subscriptions import LiveSubscriptions
+    from hullcast.clients.sdk.subscriptions import Subscriptions
 
 #: By stage: functions, wherever they are imported to, and methods as (class, name).
 STAGES: dict[str, tuple[object, ...]] = {
@@ -479,7 +479,7 @@ async def _measure(
     return times, counted
 
 
-async def _read(many: LiveSubscriptions, heard: Counter[str]) -> None:
+async def _read(many: Subscriptions, heard: Counter[str]) -> None:
     async for changed in many.changes():
         heard["events"] += 1
         heard["changes"] += len(changed)

@@ -10,7 +10,7 @@ import numpy as np
 
 from hullcast.clients.cli.processes.worker import serve
 from hullcast.clients.sdk.client import Client, connect
-from hullcast.clients.sdk.subscriptions import LiveSubscriptions
+from hullcast.clients.sdk.subscriptions import Subscriptions
 from hullcast.sim.traces.merchants import JOIN, Merchants
 
 
@@ -21,7 +21,7 @@ class JoinBenchClient:
 
     def __init__(self) -> None:
         self._client: Client | None = None
-        self._many: LiveSubscriptions | None = None
+        self._many: Subscriptions | None = None
         self._taking: asyncio.Task[None] | None = None
         self._batches: list[tuple[str, dict[str, Any]]] = []
         self._taken = 0
@@ -53,7 +53,7 @@ class JoinBenchClient:
         self._taking = asyncio.create_task(self._take(self._many), name="take changes")
         return {"seconds": perf_counter() - began}
 
-    async def _take(self, many: LiveSubscriptions) -> None:
+    async def _take(self, many: Subscriptions) -> None:
         async for changed in many.changes():
             self._taken += len(changed)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from hullcast.clients.cli.processes.worker import serve
 from hullcast.clients.sdk.client import Client, connect
-from hullcast.clients.sdk.subscriptions import Changed, LiveSubscriptions
+from hullcast.clients.sdk.subscriptions import Changed, Subscriptions
 from hullcast.network.wire.arrays import Ints
 from hullcast.sim.traces.table51 import Changes, Workload
 
@@ -42,7 +42,7 @@ class BenchSubscriber(_BenchClient):
 
     def __init__(self) -> None:
         super().__init__()
-        self._many: LiveSubscriptions | None = None
+        self._many: Subscriptions | None = None
         self._task: asyncio.Task[None] | None = None
         self._taken = self._yields = 0
         self._sampling = False
@@ -82,7 +82,7 @@ class BenchSubscriber(_BenchClient):
         await self.unsubscribe()
         await super().close()
 
-    async def _take(self, many: LiveSubscriptions) -> None:
+    async def _take(self, many: Subscriptions) -> None:
         async for changed in many.changes():
             now = monotonic_ns()
             self._taken += len(changed)

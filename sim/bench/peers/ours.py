@@ -11,7 +11,7 @@ import numpy as np
 from hullcast.clients.cli.processes.cluster import Cluster, Layout
 from hullcast.clients.sdk.client import Client, connect
 from hullcast.clients.sdk.publisher import WINDOW_BYTES, Publisher
-from hullcast.clients.sdk.subscriptions import Changed, LiveSubscriptions
+from hullcast.clients.sdk.subscriptions import Changed, Subscriptions
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.sim.bench.peers.interface import Facts, Part, Sampler
 from hullcast.sim.bench.peers.sending import WINDOW
@@ -132,7 +132,7 @@ class HullcastSubscriber:
     def __init__(self, facts: Facts, part: Part) -> None:
         self._facts, self._part = facts, part
         self._clients: list[Client] = []
-        self._many: list[LiveSubscriptions] = []
+        self._many: list[Subscriptions] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -167,7 +167,7 @@ class HullcastSubscriber:
             await client.close()
 
 
-async def _take(many: LiveSubscriptions, sampler: Sampler, base: int) -> None:
+async def _take(many: Subscriptions, sampler: Sampler, base: int) -> None:
     async for changed in many.changes():
         if sampler.on:
             sampler.heard(monotonic_ns(), _updates(changed) - base - 1)

@@ -7,7 +7,7 @@ import asyncio
 from time import monotonic_ns, perf_counter
 from typing import Any
 
-from hullcast.clients.sdk.subscriptions import LiveSubscriptions
+from hullcast.clients.sdk.subscriptions import Subscriptions
 from hullcast.network.answers.events import StreamTuple
 from hullcast.network.wire.arrays import Floats
 from hullcast.network.wire.errors import HullcastError
@@ -55,7 +55,7 @@ class StreamBenchClient(WarehouseBenchClient):
     def __init__(self) -> None:
         super().__init__()
         self._ticks: Floats | None = None
-        self._many: LiveSubscriptions | None = None
+        self._many: Subscriptions | None = None
         self._task: asyncio.Task[None] | None = None
         self._events, self._last_ns, self._missed = 0, 0, 0
         self._ages: list[int] = []
@@ -81,7 +81,7 @@ class StreamBenchClient(WarehouseBenchClient):
         self._task = asyncio.create_task(self._take(self._many), name="take tuples")
         return {"seconds": perf_counter() - began}
 
-    async def _take(self, many: LiveSubscriptions) -> None:
+    async def _take(self, many: Subscriptions) -> None:
         async for changed in many.changes():
             self._events += len(changed)
             self._missed += int(changed.resync.sum())
