@@ -264,7 +264,7 @@ class Conditionals:
         one = next((one for one in self._queue if one.not_before <= now), None)
         if one is not None:
             del self._queue[one]
-            one.running, one.due = True, False
+            one.running = True
         return one
 
     def next_try(self) -> float | None:
@@ -272,8 +272,9 @@ class Conditionals:
         return min((one.not_before for one in self._queue), default=None)
 
     def begun(self, one: Conditional) -> int | None:
-        """A run begins, behind all that was applied by now; returns the update that led to it."""
-        fired, one.fired = one.fired, None
+        """A run begins, behind all that was applied by now (also since `next`: it is not due again for that); returns
+        the update that led to it."""
+        fired, one.fired, one.due = one.fired, None, False
         return fired
 
     def ended(self, one: Conditional, took_s: float, error: HullcastError | None) -> None:

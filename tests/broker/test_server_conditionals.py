@@ -75,7 +75,7 @@ SMALL = st.integers(0, 3)
 
 
 class FiringMachine(RuleBasedStateMachine):
-    """For each change of a condition's answer there is a run that begins at that update or later, and none without."""
+    """For each change of a condition's answer there is a run that begins at that update or later, and each has one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,6 +85,7 @@ class FiringMachine(RuleBasedStateMachine):
         self.changed: dict[Conditional, int] = dict.fromkeys(self.ones, 0)  # the last change of its answer
         self.changes: dict[Conditional, int] = dict.fromkeys(self.ones, 0)
         self.seen: dict[Conditional, int] = dict.fromkeys(self.ones, 0)  # where its last good run began
+        self.chosen: list[Conditional] = []  # they have their turn, and have not begun
         self.running: dict[Conditional, tuple[int, int | None]] = {}  # begun at, fired
 
     def answer(self, one: Conditional) -> Any:
@@ -99,8 +100,10 @@ class FiringMachine(RuleBasedStateMachine):
                 self.changed[one] = seq
                 self.changes[one] += 1
 
-    @rule(table=st.sampled_from("RS"), key=SMALL, one=SMALL, other=SMALL)
-    def publish(self, table: str, key: int, one: int, other: int) -> None:
+    @rule(table=st.sampled_from("RS"), key=SMALL, one=SMALL, other=SMALL, turn=st.booleans())
+    def publish(self, table: str, key: int, one: int, other: int, turn: bool) -> None:
+        if turn:
+            self.choose()
         names = ("X", "Y") if table == "R" else ("Y", "Z")
         self.kept.upsert(table, {"K": key, names[0]: one, names[1]: other})
         self.after_update()
@@ -115,11 +118,22 @@ class FiringMachine(RuleBasedStateMachine):
         self.kept.engine.pass_number()
 
     @rule()
-    def begin(self) -> None:
+    def choose(self) -> None:
         one = self.kept.all.next(0.0)
         if one is not None:
             assert one not in self.running, "C2"
-            self.running[one] = (self.kept.engine.seq, self.kept.all.begun(one))
+            assert one not in self.chosen, "C2"
+            self.chosen.append(one)
+
+    @precondition(lambda self: self.chosen)
+    @rule()
+    def begin(self) -> None:
+        one = self.chosen.pop()
+        fired = self.kept.all.begun(one)
+        assert fired is not None, "a run for no reason"
+        assert not one.due, "it sees all there is to see"
+        assert fired >= self.changed[one] > self.seen[one] or "JOIN" in self.ones[one]
+        self.running[one] = (self.kept.engine.seq, fired)
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), good=st.booleans())
@@ -137,7 +151,8 @@ class FiringMachine(RuleBasedStateMachine):
         self.kept.all.check()
         for one, changed in self.changed.items():
             began, _ = self.running.get(one, (0, None))
-            assert self.seen[one] >= changed or began >= changed or one.due, (self.ones[one], "C1")
+            will_see = one.due or one in self.chosen
+            assert self.seen[one] >= changed or began >= changed or will_see, (self.ones[one], "C1")
             if not one.due and not one.running:
                 assert one.fired is None
             if "JOIN" not in self.ones[one]:  # one that exchanges equal pairs may fire for nothing
@@ -145,7 +160,7 @@ class FiringMachine(RuleBasedStateMachine):
             assert one.fires >= self.changes[one]
 
     def teardown(self) -> None:
-        for one in self.running:
+        for one in (*self.running, *self.chosen):
             self.kept.all.ended(one, 0.0, None)
         for one in self.ones:
             self.kept.all.remove(one)
@@ -170,6 +185,17 @@ def test_changes_while_it_runs_lead_to_one_more_run_for_all_of_them() -> None:
     assert kept.run(one) == 4
     assert kept.all.next(0.0) is None
     assert (one.fires, one.runs) == (4, 2)
+
+
+def test_a_change_before_the_run_begins_leads_to_no_other_run() -> None:
+    kept = Keeping()
+    one = kept.make(group_of("SELECT COUNT(*) FROM R"))
+    kept.upsert("R", {"K": 1})
+    assert kept.all.next(0.0) is one
+    kept.upsert("R", {"K": 2})
+    assert kept.all.begun(one) == 2
+    kept.all.ended(one, 0.1, None)
+    assert kept.all.next(0.0) is None
 
 
 def test_those_that_fired_first_run_first_and_a_batch_fires_once() -> None:
