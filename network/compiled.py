@@ -91,18 +91,21 @@ _loaded = False
 def load() -> None:
     """Import numba, and make all functions decorated so far ready to be compiled, or loaded from disk, when called.
 
-    May be called in a thread, so that an event loop does not wait for it; once is enough.
+    May be called in threads, so that an event loop does not wait for it: the first one loads, the others wait.
     """
     global _loaded  # noqa: PLW0603  one per process, as numba itself
     if _loaded:
         return
-    from hullcast.network.compiling import prepare
+    from hullcast.network.compiling import global_compiler_lock, prepare
 
-    prepare()
-    _loaded = True
-    for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", {})
-        settle(names, list(names))
+    with global_compiler_lock:  # a user's thread may be compiling functions of its own, too
+        if _loaded:
+            return
+        prepare()
+        for module in list(sys.modules.values()):
+            names = getattr(module, "__dict__", {})
+            settle(names, list(names))
+        _loaded = True
 
 
 def settle(names: dict[str, Any], which: Iterable[str]) -> None:

@@ -32,6 +32,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.core import event as numba_event
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
+from numba.core.compiler_lock import global_compiler_lock as global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.core.types import unliteral
 from numba.extending import intrinsic
@@ -55,7 +56,10 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def prepare() -> None:
-    """Let numba fill its tables of types and functions: half a second that the first kernel called would wait for."""
+    """Let numba fill its tables of types and functions: half a second that the first kernel called would wait for.
+
+    In one thread at a time (`load`): numba fills them from generators, which fail if another thread runs them.
+    """
     for part_of_numba in (cpu_target.typing_context, cpu_target.target_context):
         part_of_numba.refresh()
 

@@ -37,6 +37,9 @@ class Ranking(Generic[K]):
     def __len__(self) -> int:
         return len(self._ranks)
 
+    def __contains__(self, key: K) -> bool:
+        return key in self._ranks
+
     def __iter__(self) -> Iterator[K]:
         return iter(self._ranks)
 

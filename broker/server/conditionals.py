@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from hullcast.broker.reformulate.channel import Attended
+from hullcast.broker.scheduling.fair_queue import FairQueue, Queued
+from hullcast.broker.scheduling.ranking import Ranking
 from hullcast.broker.sql.query import Predicates
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
     from hullcast.network.wire.errors import HullcastError
     from hullcast.network.wire.packing import Scalar
 
+#: Runs under way at once, of all and of one owner. The warehouse has its own places and its own order; more would only
+#: wait there.
+AT_ONCE, AT_ONCE_PER_OWNER = 4, 2
 #: Seconds that a conditional without subscribers is kept for a request that is being answered with it.
 KEPT_S = 10.0
 #: All predicates of a result's subscribers: there is nothing to tell them apart by.
@@ -48,8 +53,8 @@ _ANY = Predicates(np.empty((1, 0)), np.empty((1, 0)), ())
 
 
 @dataclass(slots=True, eq=False)
-class Conditional:
-    """One SELECT under one trigger, with all who subscribe to it.
+class Conditional(Queued):
+    """One SELECT under one trigger, with all who subscribe to it. Its owner is who made it.
 
     Invariants (`check` tests them):
       C1  For each change of its condition's answer, at update s, a result is delivered that is as of s or later:
@@ -61,7 +66,6 @@ class Conditional:
     sql: str
     parameters: tuple[Scalar, ...]
     trigger: Trigger
-    owner: str  # who made it
     channel: ResultChannel
     keep_until: float
     reads: tuple[str, ...] = ()  # the tables of its SELECT
@@ -70,7 +74,6 @@ class Conditional:
     making: bool = False  # its condition is being opened
     due: bool = False
     not_before: float = 0.0
-    running: bool = False
     fired: int | None = None  # the last update that changed the condition's answer, and no run has begun since
     columns: tuple[str, ...] = ()  # of the last result that has rows
     error: HullcastError | None = None  # why the last run gave no rows
@@ -103,7 +106,7 @@ class Conditional:
             "runs": self.runs,
             "failed": self.failures,
             "delivered": self.delivered,
-            "under_way": self.running,
+            "under_way": self.serving,
             "due": self.due,
             "mean_s": self.took_s / self.runs if self.runs else 0.0,
             "last": self.last,
@@ -111,13 +114,17 @@ class Conditional:
 
 
 class Conditionals:
-    """All conditionals of a server, at most `limit`, and of one owner at most half of them."""
+    """All conditionals of a server, at most `limit`, and of one owner at most half of them.
+
+    Owners have turns (`FairQueue`): one with many slow ones keeps no other waiting for more than the run under way.
+    """
 
     def __init__(self, engine: ServedEngine, attendance: Attendance, limit: int) -> None:
         self._engine, self._attendance, self._limit = engine, attendance, limit
         self._named: dict[str, Conditional] = {}
         self._watching: dict[str, dict[int, Conditional]] = {}  # by the condition's channel, and its number there
-        self._queue: dict[Conditional, None] = {}  # due and not under way, in the order in which they fired
+        self._later: Ranking[Conditional] = Ranking()  # due and not under way, by `not_before`; `next` looks at it
+        self._queue: FairQueue[Conditional] = FairQueue(AT_ONCE_PER_OWNER)  # those that may be run, or are
         self.on_due: Callable[[], None] = lambda: None  # called when one has become due
         self.runs = self.failures = self.fires = self.delivered = 0
         self.took_s = 0.0
@@ -148,7 +155,7 @@ class Conditionals:
         name = name_of(group)
         parameters = cast("tuple[Scalar, ...]", group.parameters)  # a conditional is alone in its group
         channel = self._engine.open_result(name)
-        one = Conditional(name, group.sql, parameters, group.trigger, owner, channel, now + KEPT_S)
+        one = Conditional(owner, now, 0, None, name, group.sql, parameters, group.trigger, channel, now + KEPT_S)
         if group.trigger.every_s is not None:
             one.next_at = next_multiple(wall, group.trigger.every_s)
         self._named[name] = one
@@ -165,7 +172,11 @@ class Conditionals:
         if one not in self:
             return
         del self._named[one.name]
-        self._queue.pop(one, None)
+        if one in self._later:
+            self._later.drop(one)
+        elif one.due and not one.serving:
+            self._queue.remove(one)
+        one.due = False
         if one.watched is not None:
             watching = self._watching[one.watched.channel.name]
             del watching[one.watched.listener]
@@ -251,39 +262,49 @@ class Conditionals:
         self._want(one, None)
 
     def _want(self, one: Conditional, seq: int | None) -> None:
-        one.due = True
         one.fired = seq if seq is not None else one.fired
-        if not one.running:
-            self._queue.setdefault(one)
-            self.on_due()
+        if not one.due:
+            one.due = True
+            if not one.serving:
+                self._later.set(one, one.not_before)
+                self.on_due()
 
     # --- running them --------------------------------------------------------------------------------------
 
     @property
     def waiting(self) -> int:
         """How many are due and not under way."""
-        return len(self._queue)
+        return len(self._later) + len(self._queue)
 
     def next(self, now: float) -> Conditional | None:
-        """The one that fired first among those that may be run; it is under way from now on."""
-        one = next((one for one in self._queue if one.not_before <= now), None)
+        """One of the owner whose turn it is, the one that came first, if there is a place for it; it is under way from
+        now on."""
+        while (one := self._later.first()) is not None and one.not_before <= now:
+            self._later.drop(one)
+            self._queue.add(one)
+        one = self._queue.next() if self._queue.serving < AT_ONCE else None
         if one is not None:
-            del self._queue[one]
-            one.running, one.due = True, False
+            self._queue.begin(one)
         return one
 
     def next_try(self) -> float | None:
-        """When one may be run that must wait."""
-        return min((one.not_before for one in self._queue), default=None)
+        """When one may be run that must wait; None if only the end of a run can help."""
+        if self._queue.serving >= AT_ONCE:
+            return None
+        if self._queue.next() is not None:
+            return 0.0
+        one = self._later.first()
+        return None if one is None else one.not_before
 
     def begun(self, one: Conditional) -> int | None:
-        """A run begins, behind all that was applied by now; returns the update that led to it."""
-        fired, one.fired = one.fired, None
+        """A run begins, behind all that was applied by now (also since `next`: it is not due again for that); returns
+        the update that led to it."""
+        fired, one.fired, one.due = one.fired, None, False
         return fired
 
-    def ended(self, one: Conditional, took_s: float, error: HullcastError | None) -> None:
+    def ended(self, one: Conditional, took_s: float, error: HullcastError | None, now: float) -> None:
         """A run gave a result, or an error that is one."""
-        one.running, one.error, one.refusals = False, error, 0
+        one.error, one.refusals = error, 0
         one.runs += 1
         self.runs += 1
         one.took_s += took_s
@@ -291,22 +312,24 @@ class Conditionals:
         if error is not None:
             one.failures += 1
             self.failures += 1
-        self._again(one)
+        self._again(one, took_s, now)
 
     def told(self, one: Conditional) -> None:
         """A result went to its subscribers."""
         one.delivered += 1
         self.delivered += 1
 
-    def put_back(self, one: Conditional, fired: int | None, not_before: float) -> None:
+    def put_back(self, one: Conditional, fired: int | None, not_before: float, took_s: float, now: float) -> None:
         """A run gave nothing, and is tried again later (C1)."""
-        one.running, one.due, one.not_before = False, True, not_before
+        one.due, one.not_before = True, not_before
         one.fired = fired if one.fired is None else one.fired
-        self._again(one)
+        self._again(one, took_s, now)
 
-    def _again(self, one: Conditional) -> None:
-        if one.due and one in self:
-            self._queue.setdefault(one)
+    def _again(self, one: Conditional, took_s: float, now: float) -> None:
+        self._queue.end(one, took_s, now)
+        one.due = one.due and one in self
+        if one.due:
+            self._later.set(one, one.not_before)
 
     def status(self) -> dict[str, Any]:
         """All there is to show."""
@@ -329,11 +352,14 @@ class Conditionals:
 
     def check(self) -> None:
         """Verify C2, and that all who know a conditional know the same."""
+        self._queue.check()
+        self._later.check()
+        waiting = Counter((*self._queue, *self._later))
         for one in self:
-            assert (one in self._queue) == (one.due and not one.running), "C2"
+            assert waiting[one] == (one.due and not one.serving), "C2"
             if one.watched is not None:
                 assert self._watching[one.watched.channel.name][one.watched.listener] is one
-        assert set(self._queue) <= set(self)
+        assert set(waiting) <= set(self)
         assert sum(map(len, self._watching.values())) == sum(one.watched is not None for one in self)
 
 

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Runs under way at once. The warehouse has its own places and its own order; more would only wait there.
-AT_ONCE = 4
 #: Bytes of one result: it goes to every subscriber, and is kept for those that reconnect. In base64 it is a third
 #: more, and must be no longer than a text may be (`WireLimits.text_bytes`).
 RESULT_BYTES = 750 << 10
@@ -57,8 +55,8 @@ WAITING, WAITING_PER_OWNER = 1000, 200
 REFUSALS, FIRST_PAUSE_S, LONGEST_PAUSE_S = 3, 0.1, 5.0
 #: Seconds after which the clock is looked at again: it may have been set.
 LOOK_S = 1.0
-#: The owner of runs in the warehouse: nobody's share is used up for them.
-OWNER = "conditional subscriptions"
+#: The owner of runs in the warehouse: whoever made them keeps its share for its own queries.
+OWNER = "conditional subscriptions of {}"
 #: Results from this size on are put together in a thread.
 LARGE_BYTES = 16 << 10
 
@@ -182,7 +180,7 @@ class Evaluating:
 
     async def _next_result(self, one: Conditional) -> None:
         """Wait for the end of a run, which is begun if none is due; raises why there was none."""
-        if not one.running and not one.due:
+        if not one.serving and not one.due:
             self.conditionals.want(one)
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._awaiting.setdefault(one, []).append(ended)
@@ -210,10 +208,7 @@ class Evaluating:
         try:
             while True:
                 due_at = self.conditionals.tick(time.time())
-                while len(self._runs) < AT_ONCE and not self._busy():
-                    one = self.conditionals.next(time.monotonic())
-                    if one is None:
-                        break
+                while not self._busy() and (one := self.conditionals.next(time.monotonic())) is not None:
                     task = asyncio.create_task(self._run(one), name="server.conditional")
                     self._runs.add(task)
                     task.add_done_callback(self._ended)
@@ -231,7 +226,7 @@ class Evaluating:
         """How long there is nothing to do, unless something happens."""
         pauses = [] if due_at is None else [min(LOOK_S, due_at - time.time())]
         next_try = self.conditionals.next_try()
-        if next_try is not None and len(self._runs) < AT_ONCE:
+        if next_try is not None:
             pauses.append(max(next_try - time.monotonic(), FIRST_PAUSE_S if self._busy() else 0.0))
         return max(0.0, min(pauses)) if pauses else None
 
@@ -248,8 +243,8 @@ class Evaluating:
             answer = await self._answer(one)
         except Unavailable as refusal:
             one.refusals += 1
-            pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**one.refusals)
-            self.conditionals.put_back(one, fired, time.monotonic() + pause_s)
+            now, pause_s = time.monotonic(), min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**one.refusals)
+            self.conditionals.put_back(one, fired, now + pause_s, now - began, now)
             self._tell(one, refusal)
             if one.refusals == REFUSALS:  # they learn that there is something that they do not know yet
                 self._give(one, _told(refusal), fired)
@@ -260,8 +255,9 @@ class Evaluating:
             log.exception("conditional subscription failed", extra={"query": shorten(one.sql)})
             error = InvariantBroken(f"{type(bug).__name__} in a conditional subscription")
             answer = _told(error)
-        took_s = time.monotonic() - began
-        self.conditionals.ended(one, took_s, error)
+        now = time.monotonic()
+        took_s = now - began
+        self.conditionals.ended(one, took_s, error, now)
         one.last = {"took_s": took_s, "bytes": len(answer.text), "as_of": answer.as_of, "fired": fired}
         if error is not None:
             one.last["error"] = str(error)
@@ -276,7 +272,7 @@ class Evaluating:
 
     async def _answer(self, one: Conditional) -> _Answer:
         """What the warehouse answers, whole; SqlError if that is too large for an event."""
-        first, rest = await self._queries.run_once(OWNER, one.sql, one.parameters)
+        first, rest = await self._queries.run_once(OWNER.format(one.owner), one.sql, one.parameters)
         parts, size = [first], len(first)
         if rest is not None:
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,15 @@ from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.reformulate.result import Result
 from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.server.attendance import Attendance
-from hullcast.broker.server.conditionals import KEPT_S, Conditional, Conditionals, name_of, next_multiple
+from hullcast.broker.server.conditionals import (
+    AT_ONCE,
+    AT_ONCE_PER_OWNER,
+    KEPT_S,
+    Conditional,
+    Conditionals,
+    name_of,
+    next_multiple,
+)
 from hullcast.network.wire.bodies import Group, Trigger
 from hullcast.network.wire.errors import ConnectionLost, Overloaded, TableInUse, TooLarge
 
@@ -67,7 +76,7 @@ class Keeping:
         found = self.all.next(0.0)
         assert found is one
         fired = self.all.begun(one)
-        self.all.ended(one, 0.5, None)
+        self.all.ended(one, 0.5, None, 0.0)
         return fired
 
 
@@ -75,16 +84,20 @@ SMALL = st.integers(0, 3)
 
 
 class FiringMachine(RuleBasedStateMachine):
-    """For each change of a condition's answer there is a run that begins at that update or later, and none without."""
+    """For each change of a condition's answer there is a run that begins at that update or later, and each has one."""
 
     def __init__(self) -> None:
         super().__init__()
         self.kept = Keeping()
-        self.ones = {self.kept.make(group_of(when, values)): when for when, values in CONDITIONS.items()}
+        self.ones = {
+            self.kept.make(group_of(when, values), f"owner {number % 3}"): when
+            for number, (when, values) in enumerate(CONDITIONS.items())
+        }
         self.answers = {one: self.answer(one) for one in self.ones}
         self.changed: dict[Conditional, int] = dict.fromkeys(self.ones, 0)  # the last change of its answer
         self.changes: dict[Conditional, int] = dict.fromkeys(self.ones, 0)
         self.seen: dict[Conditional, int] = dict.fromkeys(self.ones, 0)  # where its last good run began
+        self.chosen: list[Conditional] = []  # they have their turn, and have not begun
         self.running: dict[Conditional, tuple[int, int | None]] = {}  # begun at, fired
 
     def answer(self, one: Conditional) -> Any:
@@ -99,8 +112,10 @@ class FiringMachine(RuleBasedStateMachine):
                 self.changed[one] = seq
                 self.changes[one] += 1
 
-    @rule(table=st.sampled_from("RS"), key=SMALL, one=SMALL, other=SMALL)
-    def publish(self, table: str, key: int, one: int, other: int) -> None:
+    @rule(table=st.sampled_from("RS"), key=SMALL, one=SMALL, other=SMALL, turn=st.booleans())
+    def publish(self, table: str, key: int, one: int, other: int, turn: bool) -> None:
+        if turn:
+            self.choose()
         names = ("X", "Y") if table == "R" else ("Y", "Z")
         self.kept.upsert(table, {"K": key, names[0]: one, names[1]: other})
         self.after_update()
@@ -115,11 +130,22 @@ class FiringMachine(RuleBasedStateMachine):
         self.kept.engine.pass_number()
 
     @rule()
-    def begin(self) -> None:
+    def choose(self) -> None:
         one = self.kept.all.next(0.0)
         if one is not None:
             assert one not in self.running, "C2"
-            self.running[one] = (self.kept.engine.seq, self.kept.all.begun(one))
+            assert one not in self.chosen, "C2"
+            self.chosen.append(one)
+
+    @precondition(lambda self: self.chosen)
+    @rule()
+    def begin(self) -> None:
+        one = self.chosen.pop()
+        fired = self.kept.all.begun(one)
+        assert fired is not None, "a run for no reason"
+        assert not one.due, "it sees all there is to see"
+        assert fired >= self.changed[one] > self.seen[one] or "JOIN" in self.ones[one]
+        self.running[one] = (self.kept.engine.seq, fired)
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), good=st.booleans())
@@ -127,26 +153,33 @@ class FiringMachine(RuleBasedStateMachine):
         one = data.draw(st.sampled_from(list(self.running)))
         began, fired = self.running.pop(one)
         if good:
-            self.kept.all.ended(one, 0.1, None)
+            self.kept.all.ended(one, 0.1, None, 0.0)
             self.seen[one] = began
         else:
-            self.kept.all.put_back(one, fired, 0.0)
+            self.kept.all.put_back(one, fired, 0.0, 0.1, 0.0)
+
+    @invariant()
+    def owners_leave_places_to_each_other(self) -> None:
+        under_way = Counter(one.owner for one in (*self.running, *self.chosen))
+        assert under_way.total() <= AT_ONCE
+        assert max(under_way.values(), default=0) <= AT_ONCE_PER_OWNER
 
     @invariant()
     def all_changes_are_seen_or_will_be(self) -> None:
         self.kept.all.check()
         for one, changed in self.changed.items():
             began, _ = self.running.get(one, (0, None))
-            assert self.seen[one] >= changed or began >= changed or one.due, (self.ones[one], "C1")
-            if not one.due and not one.running:
+            will_see = one.due or one in self.chosen
+            assert self.seen[one] >= changed or began >= changed or will_see, (self.ones[one], "C1")
+            if not one.due and not one.serving:
                 assert one.fired is None
             if "JOIN" not in self.ones[one]:  # one that exchanges equal pairs may fire for nothing
                 assert one.fires == self.changes[one], self.ones[one]
             assert one.fires >= self.changes[one]
 
     def teardown(self) -> None:
-        for one in self.running:
-            self.kept.all.ended(one, 0.0, None)
+        for one in (*self.running, *self.chosen):
+            self.kept.all.ended(one, 0.0, None, 0.0)
         for one in self.ones:
             self.kept.all.remove(one)
         assert not list(self.kept.engine._channels), "conditions and results leave nothing open"
@@ -166,10 +199,21 @@ def test_changes_while_it_runs_lead_to_one_more_run_for_all_of_them() -> None:
     for key in (2, 3, 4):
         kept.upsert("R", {"K": key})
     assert kept.all.next(0.0) is None, "it is under way"
-    kept.all.ended(one, 0.1, None)
+    kept.all.ended(one, 0.1, None, 0.0)
     assert kept.run(one) == 4
     assert kept.all.next(0.0) is None
     assert (one.fires, one.runs) == (4, 2)
+
+
+def test_a_change_before_the_run_begins_leads_to_no_other_run() -> None:
+    kept = Keeping()
+    one = kept.make(group_of("SELECT COUNT(*) FROM R"))
+    kept.upsert("R", {"K": 1})
+    assert kept.all.next(0.0) is one
+    kept.upsert("R", {"K": 2})
+    assert kept.all.begun(one) == 2
+    kept.all.ended(one, 0.1, None, 0.0)
+    assert kept.all.next(0.0) is None
 
 
 def test_those_that_fired_first_run_first_and_a_batch_fires_once() -> None:
@@ -180,6 +224,29 @@ def test_those_that_fired_first_run_first_and_a_batch_fires_once() -> None:
     assert [one.fires for one in ones] == [2, 1, 1]
     assert kept.run(ones[0]) == 3
     assert {kept.all.next(0.0), kept.all.next(0.0)} == set(ones[1:])
+
+
+def test_an_owner_with_many_slow_ones_keeps_no_other_owner_waiting() -> None:
+    kept = Keeping()
+    greedy = [kept.make(group_of(None, every_s=1.0 + i), "greedy") for i in range(6)]
+    modest = kept.make(group_of(None, every_s=100.0), "modest")
+    for one in greedy:
+        kept.all.fire(one, None)
+    under_way = [kept.all.next(0.0), kept.all.next(0.0)]
+    assert under_way == greedy[:2]
+    assert kept.all.next(0.0) is None, "two places are for others"
+    assert kept.all.next_try() is None
+    for now in range(1, 5):
+        kept.all.fire(modest, None)
+        assert kept.all.next(now) is modest
+        kept.all.begun(modest)
+        kept.all.ended(modest, 0.1, None, now)
+    for one in (modest, *greedy[:2]):
+        kept.all.fire(one, None)
+    kept.all.begun(greedy[0])
+    kept.all.ended(greedy[0], 9.0, None, 9.0)
+    assert [kept.all.next(9.0), kept.all.next(9.0)] == [modest, greedy[2]]
+    kept.all.check()
 
 
 def test_updates_while_a_condition_is_being_opened_are_for_the_first_run_to_see() -> None:
@@ -206,7 +273,7 @@ def test_a_run_that_the_warehouse_refuses_is_tried_later_and_forgets_nothing() -
     kept.upsert("R", {"K": 1})
     assert kept.all.next(10.0) is one
     fired = kept.all.begun(one)
-    kept.all.put_back(one, fired, 11.0)
+    kept.all.put_back(one, fired, 11.0, 0.1, 10.0)
     assert kept.all.next(10.5) is None
     assert kept.all.next_try() == 11.0
     assert kept.all.next(11.0) is one
@@ -365,7 +432,7 @@ def test_status_and_explain_say_what_came_of_each() -> None:
     kept.all.fire(one, 2)
     kept.all.next(0.0)
     kept.all.begun(one)
-    kept.all.ended(one, 1.5, ConnectionLost("x"))
+    kept.all.ended(one, 1.5, ConnectionLost("x"), 0.0)
     known = kept.all.status()
     assert (known["fired"], known["runs"], known["failed"], known["took_s"]) == (2, 2, 1, 2.0)
     told = kept.all.explain(group.sql, (), group.trigger)

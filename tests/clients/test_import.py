@@ -67,6 +67,43 @@ async def test_a_client_that_publishes_and_queries_imports_neither_numba_nor_the
     assert subscribed.split() == ["llvmlite", "numba"], "a subscription matches messages, with kernels"
 
 
+FIRST_SUBSCRIBERS = """
+import asyncio, sys, hullcast
+from hullcast.network import compiling
+
+prepare, inside = compiling.prepare, []
+def watched():
+    inside.append(1)
+    prepare()
+    assert inside == [1], "two threads fill numba's tables"
+compiling.prepare = watched
+
+async def subscribe(hc, low):
+    async with hc.subscribe("SELECT MAX(V) FROM T WHERE V >= ?", low) as sub:
+        return sub.answer
+
+async def main():
+    sys.setswitchinterval(1e-7)
+    clients = [hullcast.connect({url!r}) for _ in range(4)]
+    for hc in clients:
+        await hc.__aenter__()
+    await clients[0].execute("CREATE TABLE T (K INTEGER PRIMARY KEY, V INTEGER)")
+    print(await asyncio.gather(*(subscribe(hc, low) for hc in clients for low in range(3))))
+    for hc in clients:
+        await hc.__aexit__(None, None, None)
+
+asyncio.run(main())
+"""
+
+
+async def test_clients_and_tasks_of_one_process_may_all_subscribe_for_the_first_time_at_the_same_moment() -> None:
+    async with started("server", "--listen", ANYWHERE) as server:
+        program = FIRST_SUBSCRIBERS.format(url=server.endpoint)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: ASYNC221
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str([None] * 12)
+
+
 @pytest.mark.parametrize("words", ["status", "publish", "query", "execute", "keygen", "up", "subscribe"])
 def test_commands_that_compile_and_serve_nothing_do_not_wait_for_numba_or_aiohttp(words: str) -> None:
     program = (

@@ -35,6 +35,32 @@ compiled.load()
 assert walk.walk(bytes([0xC0]), WireLimits()) == ""
 print("from disk" if walk._walk.stats.cache_hits else "compiled")
 """
+#: Loads numba in many threads at the same moment, which switch as often as they can.
+IN_THREADS = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Lock
+from hullcast.network import compiled, compiling
+from hullcast.network.wire import walk
+from hullcast.network.wire.limits import WireLimits
+
+sys.setswitchinterval(1e-7)
+together, alone, prepare = Barrier(16), Lock(), compiling.prepare
+
+def watched():
+    assert alone.acquire(blocking=False), "two threads fill numba's tables"
+    prepare()
+    alone.release()
+
+def first(_):
+    together.wait()
+    compiled.load()
+    return walk.walk(bytes([0xC0]), WireLimits())
+
+compiling.prepare = watched
+with ThreadPoolExecutor(16) as pool:
+    print(set(pool.map(first, range(16))))
+"""
 #: Makes folders read-only in a mount namespace of its own, then runs what follows. Binds root, too.
 READ_ONLY = 'for f in $FOLDERS; do mount --bind "$f" "$f" && mount -o remount,bind,ro "$f" || exit 77; done; exec "$@"'
 
@@ -151,6 +177,10 @@ def test_code_for_arguments_of_a_class_that_is_gone_is_compiled_anew(tmp_path: P
         file.write_bytes(held.getvalue()[: held.tell()] + f"c{module}\nGone\n.".encode())
     assert run(where)[0] == "compiled"
     assert run(where)[0] == "from disk"
+
+
+def test_numba_may_be_loaded_in_many_threads_at_the_same_moment() -> None:
+    assert run({}, IN_THREADS) == ("{''}", [])
 
 
 def test_long_compiling_is_mentioned_once_and_loading_is_not(tmp_path: Path) -> None:

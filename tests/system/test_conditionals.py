@@ -259,6 +259,29 @@ async def _opened(opening: Subscription) -> Subscription:
     return await opening
 
 
+# --- owners ----------------------------------------------------------------------------------------------------
+
+SLOW = "WITH RECURSIVE N(I) AS (SELECT ? UNION ALL SELECT I + 1 FROM N WHERE I < 300000) SELECT COUNT(*) FROM N, STOCK"
+
+
+async def test_slow_queries_of_one_key_do_not_keep_another_key_waiting(tmp_path: Path) -> None:
+    async with asyncio.timeout(PATIENCE_S), secured(tmp_path) as c, c.client("admin") as admin:
+        await admin.execute("CREATE TABLE STOCK (ID INTEGER PRIMARY KEY)")
+        granted = {name: {**RIGHTS[name], "query": ["*"]} for name in ("reader", "ticker")}
+        c.server.take_rights(_everywhere(c, {**RIGHTS, **granted}))
+        async with c.client("reader") as greedy, c.client("ticker") as modest:
+            await asyncio.gather(*(_opened(greedy.subscribe(SLOW, i, every="100ms")) for i in range(12)))
+            sub = await modest.subscribe("SELECT COUNT(*) FROM STOCK", every="100ms")
+
+            def slow_runs() -> int:
+                return sum(one.runs for one in c.server.conditionals if one.sql == SLOW)
+
+            before = slow_runs()
+            for _ in range(3):
+                await anext(sub)
+            assert slow_runs() - before < 12, "its turn came before all of them had one"
+
+
 # --- rights ----------------------------------------------------------------------------------------------------
 
 
