@@ -139,10 +139,9 @@ def _window(node: exp.Table, table: Table, statement: Statement) -> Window | Non
         else:
             if not (len(size) > 2 and size[0] == size[-1] == "'"):
                 raise ValueError
-            window = Window(range_s=seconds_of(size[1:-1]))
-            kept = table.stream.declared or "all"
-            fits = window.range_us > 0 and seconds_of(size[1:-1]) <= (table.stream.retain_s or LONGEST_RANGE_S)
-            most = f"WITH {kept}"
+            seconds = seconds_of(size[1:-1])
+            window, most = Window(range_s=seconds), f"WITH {table.stream.declared or 'all'}"
+            fits = seconds <= (table.stream.retain_s or LONGEST_RANGE_S) and window.range_us > 0
     except ValueError:
         raise SqlError(shown, "the window cannot be read", _WINDOW_HINT) from None
     if window.range_s is not None and table.time is None:

@@ -61,7 +61,7 @@ STRETCH, SLICE_S = 8192, 0.005
 SENT_AT_ONCE = 4096
 #: Bytes of them, about, if texts are long; and of all that one tuple made, at most: they are one record of the log.
 SENT_BYTES, MOST_BYTES = 4 << 20, 32 << 20
-#: Bytes of results on their way to the server; when there are more, operators wait.
+#: Bytes of results on their way to the server; when there are more, other results and operators wait.
 UNTAKEN_BYTES = 8 << 20
 
 
@@ -143,6 +143,7 @@ class LiveStreams:
         self._filling: deque[_Filling] = deque()  # those before that are being opened
         self._released = self._read = 0
         self._sent = 0
+        self._unsent: deque[tuple[int, TupleBatch, Resume]] = deque()  # results that wait for others to be taken
         self._untaken: list[tuple[int, int]] = []  # (batch number, bytes) of results on their way
         self._untaken_bytes = 0
 
@@ -375,7 +376,7 @@ class LiveStreams:
         began = time.monotonic()
         self._send()  # what came of filling windows, of which the log may have been the last for a long time
         while True:
-            may_run = self._untaken_bytes <= UNTAKEN_BYTES
+            may_run = self._may_send and not self._unsent
             if self._filling and may_run:
                 self._fill_some()
             blocked = self._runner.idle
@@ -391,7 +392,7 @@ class LiveStreams:
             self._send()
             if time.monotonic() - began >= SLICE_S:
                 break
-        may_run = self._untaken_bytes <= UNTAKEN_BYTES
+        may_run = self._may_send and not self._unsent
         may_read = self._runner.idle or self._runner.held_bytes <= self._runner.limit_bytes
         busy = bool(self._filling) or not self._runner.idle
         return (may_read and self._read < self._released) or (may_run and busy)
@@ -443,7 +444,8 @@ class LiveStreams:
 
     def _sweep(self) -> None:
         pasts = (cells for filling in self._filling for past in filling.pasts for cells in past.held())
-        held = [np.zeros(0), *(cells[np.isfinite(cells)] for cells in (*self._runner.held(), *pasts))]
+        unsent = (batch.cells for _, batch, _ in self._unsent)
+        held = [np.zeros(0), *(cells[np.isfinite(cells)] for cells in (*self._runner.held(), *pasts, *unsent))]
         self._interner.sweep(np.concatenate(held))
 
     def _send(self) -> None:
@@ -451,11 +453,19 @@ class LiveStreams:
             for number, query in list(self._queries.items()):
                 if query.running == results.query:
                     try:
-                        self._send_to(number, query, results)
+                        self._queue_results(number, query, results)
                     except TooLarge as error:
                         self._fail(number, error)
+        while self._unsent and self._may_send:
+            number, batch, resume = self._unsent.popleft()
+            if number in self._queries:
+                self._send_some(number, self._queries[number], batch, resume)
 
-    def _send_to(self, number: int, query: _LiveQuery, results: Results) -> None:
+    @property
+    def _may_send(self) -> bool:
+        return self._untaken_bytes <= UNTAKEN_BYTES
+
+    def _queue_results(self, number: int, query: _LiveQuery, results: Results) -> None:
         batch = results.batch
         if len(batch.seqs) and query.after != BEGINNING:
             wanted = (batch.times > query.after.time) | (
@@ -465,8 +475,8 @@ class LiveStreams:
         *before, rest = stretches(batch.seqs, self._at_once(query, batch)) or [slice(0, 0)]
         for rows in before:
             reached = StreamMoment(float(batch.times[rows.stop - 1]), int(batch.seqs[rows.stop - 1]))
-            self._send_some(number, query, batch.some(rows, reached), Resume(reached, query.bases))
-        self._send_some(number, query, batch.some(rest, batch.reached), results.resume)
+            self._unsent.append((number, batch.some(rows, reached), Resume(reached, query.bases)))
+        self._unsent.append((number, batch.some(rest, batch.reached), results.resume))
         query.bases = results.resume.bases
 
     def _at_once(self, query: _LiveQuery, batch: TupleBatch) -> int:

@@ -50,6 +50,8 @@ LIMIT_BYTES = 64 << 20
 RUN_COST_S, TUPLE_COST_S = 2e-5, 2e-7
 #: Seconds between two looks at what was measured.
 LOOK_S = 0.25
+#: Runs of operators, at most, that finish what has come in for a query before another one shares it.
+SHARING_RUNS = 16
 
 
 @dataclass(eq=False, slots=True)
@@ -186,11 +188,11 @@ class Runner:
 
     def share(self, query: StreamQuery) -> int | None:
         """The number of a query that is alike, from now on for one user more; None if there is none. What has come in
-        for it is worked on first: results from now on are made of what comes from now on."""
+        for it is worked on first: results from now on are made of what comes from now on. None, too, if that is much:
+        one that is behind may have millions of results to make."""
         alike = self._alike.get(query)
-        if alike is None:
+        if alike is None or not self.drain(alike.number, SHARING_RUNS):
             return None
-        self.drain(alike.number)
         alike.users += 1
         return alike.number
 
@@ -398,17 +400,17 @@ class Runner:
         if any(rebuilt):
             self._tell_policy()
 
-    def drain(self, number: int) -> None:
-        """Run all operators of one query until none can, whatever the policy says."""
+    def drain(self, number: int, most: float = inf) -> bool:
+        """Run the operators of one query, whatever the policy says, so many times at most; whether none can run."""
         opened = self._queries[number]
-        ran = True
-        while ran:
-            ran = False
+        runs = 0
+        while self.can_run(number) and runs < most:
             for stage in opened.stages:
-                while stage.operator.can_run(stage.inputs):
+                while runs < most and stage.operator.can_run(stage.inputs):
                     self._run(opened, stage)
-                    ran = True
+                    runs += 1
                 self._settle(opened, stage)
+        return not self.can_run(number)
 
     def skip(self, number: int) -> None:
         """Drop what has come out of a query, and whatever is not behind that."""

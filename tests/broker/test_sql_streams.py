@@ -214,6 +214,7 @@ def test_the_names_in_a_text_are_found_whatever_its_windows() -> None:
         ("SELECT COUNT(*) FROM STOCK [ROWS 5]", "a table has no windows"),
         ("SELECT COUNT(*) FROM QUOTES [ROWS 501]", "at most what the stream retains (retain_rows = 500)"),
         ("SELECT COUNT(*) FROM QUOTES [RANGE '61s']", "at most what the stream retains"),
+        ("SELECT COUNT(*) FROM TRADES [RANGE '1e303s']", "at most what the stream retains"),
         ("SELECT COUNT(*) FROM TRADES [ROWS 0]", "at least something"),
         ("SELECT COUNT(*) FROM TRADES [RANGE '0s']", "at least something"),
         ("SELECT COUNT(*) FROM TRADES [ROWS many]", "accepted: FROM stream [ROWS 1000]"),

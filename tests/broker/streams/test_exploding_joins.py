@@ -11,7 +11,7 @@ from hullcast.broker.streams.operators.table_join import TableChanges
 from hullcast.broker.streams.operators.windows import StreamWindow
 from hullcast.broker.streams.plan import StreamInput, StreamQuery, TableInput
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
-from hullcast.broker.streams.runner import OperatorFailed, Resume, Runner
+from hullcast.broker.streams.runner import SHARING_RUNS, OperatorFailed, Resume, Runner
 from hullcast.network.wire.errors import TooLarge
 from tests.broker.streams.test_runner import SteppedClock
 
@@ -102,6 +102,19 @@ def test_a_tuple_with_too_many_results_fails_its_own_query_only() -> None:
     run.close(wide)
     stepped(run)
     assert run.resume(narrow).after.seq > MOST_RESULTS
+
+
+def test_a_query_with_much_to_do_is_not_shared_since_that_would_be_done_in_one_go() -> None:
+    run = runner()
+    number = run.open(window_join())
+    assert run.share(window_join()) == number
+    run.arrive("r", tuples(1, 2000))
+    run.arrive("s", tuples(2001, 2000))
+    run.progress("r", StreamMoment(0.0, 5000))
+    assert run.share(window_join()) is None
+    run.check()
+    (results,) = run.take()
+    assert len(results.batch.seqs) <= SHARING_RUNS * (RESULTS_AT_ONCE + MOST_RESULTS), "of 4,000,000"
 
 
 def test_windows_are_filled_without_results_that_nobody_wants() -> None:

@@ -175,3 +175,29 @@ def test_results_with_long_texts_go_in_small_portions_and_too_long_ones_fail_the
     running.finish()
     assert running.failed[0].code == "TooLarge"
     assert len(running.at[0]) == 10
+
+
+def test_results_wait_here_while_the_server_takes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One step makes many; if their texts are long, all of them at once would take gigabytes on their way."""
+    monkeypatch.setattr(live, "SENT_AT_ONCE", 2)
+    monkeypatch.setattr(live, "UNTAKEN_BYTES", 100)
+    ledger = StreamLedger(tmp_path / "data")
+    ledger.set_stock(1, 0, 1.0)
+    running = Live(ledger)
+    running.open(0, terms_of(ledger, "table")[0])
+    running.release()
+    running.finish()
+    untaken: list[StreamResults] = []
+    running.streams.say = lambda message: untaken.append(message) if isinstance(message, StreamResults) else None
+    for _ in range(3):
+        ledger.append("R", [(1.0, 0, 1)] * 50)
+        running.release()
+        running.finish()
+    at: list[int] = []
+    while any(len(message.at) for message in untaken):
+        assert sum(len(message.at) for message in untaken) <= 10, "of 150"
+        at += [seq for message in untaken for seq in message.at.tolist()]
+        last, untaken[:] = untaken[-1].batch_number, []
+        running.streams.on_message(TookResults(last))
+        running.finish()
+    assert at == list(range(ledger.seq - 149, ledger.seq + 1))
