@@ -489,6 +489,12 @@ class ServedEngine(Engine):
         """How a query's channel is, or would be, called."""
         return channel_name(query.shape, query.tables)
 
+    def channel_needed(self, sql: str) -> str:
+        """The name of the channel that a subscription or a condition reads, open or not."""
+        query = self._parse(sql)
+        made = not _is_join(query) or fold(HiddenJoin(query).name) in self._catalog
+        return self.channel_name(self._executable(query) if made else query)
+
     def tables_of(self, sql: str) -> tuple[str, ...]:
         """The tables that a subscription reads."""
         return tuple(table.name for table in self._parse(sql).tables)

@@ -130,9 +130,13 @@ class Evaluating:
             needs += (("subscribe", self._engine.tables_named(group.trigger.when)),)
         for action, tables in needs:
             may(action, tables)
+        condition = None
+        if group.trigger.when is not None:
+            condition = self._engine.channel_needed(group.trigger.when)
+            self.conditionals.check_share(owner, condition)
         one = self.conditionals.find(group)
         if one is None:
-            one = self.conditionals.make(group, owner, time.monotonic(), time.time())
+            one = self.conditionals.make(group, owner, time.monotonic(), time.time(), condition=condition)
             one.making = True
             self._making[one] = task = asyncio.create_task(self._begin(one), name="server.condition")
             task.add_done_callback(lambda task: task.cancelled() or task.exception())  # perhaps nobody waits for it

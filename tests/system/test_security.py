@@ -3,119 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import zmq
 
-from hullcast.broker.server.service import Server
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import configure
 from hullcast.network.link.peer import Peer
-from hullcast.network.node.node import Node
 from hullcast.network.node.settings import NodeSettings
-from hullcast.network.security.curve import Curve
-from hullcast.network.security.keys import KeyPair, make_pair, write_pair
 from hullcast.network.security.rights import Rights
 from hullcast.network.settings.common import SecuritySettings
 from hullcast.network.wire import bodies, frames
 from hullcast.network.wire.errors import BadSetting, ConnectionLost, NotPermitted, PeerClosed
 from tests.support.cluster import COMMAND, PATIENCE_S, wait_for
 from tests.support.links import Child, running_dialer
+from tests.support.secured import RIGHTS, allowed, curve_of, gateway, running, secured
 
-NAMES = ("server", "gateway", "admin", "ticker", "reader", "outsider", "impostor")
-RIGHTS: dict[str, dict[str, object]] = {
-    "gateway": {"node": True},
-    "admin": {"admin": True},
-    "ticker": {"publish": ["STOCK"]},
-    "reader": {"subscribe": ["stock"], "query": ["STOCK"]},
-}
 CREATE = "CREATE TABLE {} (SYMBOL TEXT PRIMARY KEY, PER REAL)"
 LOWEST = "SELECT MIN(PER) FROM {}"
 ROW = {"SYMBOL": "ACME", "PER": 12.5}
-
-
-@dataclass
-class Secured:
-    """A server and a gateway with keys and an allow list."""
-
-    folder: Path
-    pairs: dict[str, KeyPair]
-    context: zmq.Context[Any]
-    server: Server
-    node: Node
-
-    def client(self, who: str, endpoint: str = "", server: str = "server", timeout: float = PATIENCE_S) -> Client:
-        """A client with that key; it dials the gateway."""
-        at = endpoint or self.node.endpoint
-        expected = "gateway" if at == self.node.endpoint and server == "server" else server
-        key, public = self.folder / f"{who}.key", self.folder / f"{expected}.pub"
-        return Client(configure(at, key=key, server_key=public, timeout=timeout, name=who), self.context)
-
-
-@asynccontextmanager
-async def secured(folder: Path, data: Path | None = None) -> AsyncIterator[Secured]:
-    pairs = {name: make_pair(name) for name in NAMES}
-    for pair in pairs.values():
-        write_pair(pair, folder)
-    rights = allowed(pairs, RIGHTS)
-    context: zmq.Context[Any] = zmq.Context()
-    async with AsyncExitStack() as stack:
-        stack.callback(context.destroy, linger=0)
-        server = Server(
-            ServerSettings(
-                listen="tcp://127.0.0.1:0",
-                data=data,
-                security=SecuritySettings(key=folder / "server.key", allow=folder / "allow.toml"),
-            ),
-            rights,
-            curve=_curve(pairs["server"]),
-            context=context,
-        )
-        await stack.enter_async_context(running(server.run))
-        node = gateway(folder, server, pairs["gateway"], pairs["server"], rights, context)
-        await stack.enter_async_context(running(node.run))
-        await wait_for(lambda: node.path, "the gateway is attached")
-        yield Secured(folder, pairs, context, server, node)
-
-
-def allowed(pairs: dict[str, KeyPair], granted: dict[str, dict[str, object]]) -> Rights:
-    return Rights.parse(
-        {"key": [{"name": name, "public": pairs[name].public, **rights} for name, rights in granted.items()]}
-    )
-
-
-def gateway(
-    folder: Path, server: Server, pair: KeyPair, parent: KeyPair, rights: Rights, context: zmq.Context[Any]
-) -> Node:
-    settings = NodeSettings(
-        parent=(server.endpoint,),
-        name=pair.name,
-        security=SecuritySettings(key=folder / f"{pair.name}.key", allow=folder / "allow.toml"),
-    )
-    return Node(settings, rights, curve=_curve(pair), parent_curve=_curve(pair, parent), context=context)
-
-
-def _curve(pair: KeyPair, other: KeyPair | None = None) -> Curve:
-    return Curve(pair.public, pair.secret, other.public if other is not None else None)
-
-
-@asynccontextmanager
-async def running(run: Callable[[asyncio.Event], Any]) -> AsyncIterator[None]:
-    started = asyncio.Event()
-    task = asyncio.create_task(run(started), name="test.service")
-    try:
-        await started.wait()
-        yield
-    finally:
-        task.cancel()
-        ended = await asyncio.gather(task, return_exceptions=True)
-    assert isinstance(ended[0], asyncio.CancelledError), ended
 
 
 async def test_each_key_may_do_what_the_list_says_and_nothing_else(tmp_path: Path) -> None:
@@ -217,7 +125,7 @@ async def test_a_right_withdrawn_holds_no_more_for_what_waits_already(body: bodi
                 s.server.take_rights(less)
 
         s.server.on_request = came_and_withdrawn  # type: ignore[method-assign]
-        curve = _curve(s.pairs["reader"], s.pairs["server"])
+        curve = curve_of(s.pairs["reader"], s.pairs["server"])
         stranger = running_dialer(s.server.endpoint, name="stranger", curve=curve, context=s.context)
         async with stranger as (dialer, child), s.client("ticker") as ticker:
             dialer.send(frames.encode(frames.Request(1, (), None, bodies.encode(body))))
