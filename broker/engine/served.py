@@ -333,7 +333,9 @@ class ServedEngine(Engine):
 
     def views_named(self, sql: str) -> list[ViewDefinition]:
         """The views that occur in a text."""
-        return [self._views[name] for name in names_in(sql) if name in self._views] if self._views else []
+        if not self._views or sql in self._parsed:  # a subscription reads none
+            return []
+        return [self._views[name] for name in names_in(sql) if name in self._views]
 
     def bound(self, statement: CreateView) -> ViewDefinition | None:
         """What CREATE VIEW would create; None if the same view exists and may. DuplicateView, UnknownTable or SqlError

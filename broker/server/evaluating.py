@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hullcast.broker.reformulate.result import Result
 from hullcast.broker.server.conditionals import KEPT_S
+from hullcast.broker.server.subscribing import refuse_views
 from hullcast.broker.sql.text import check_text, shorten
 from hullcast.network.answers.result import encode_result
 from hullcast.network.wire import bodies, packing
@@ -126,13 +127,14 @@ class Evaluating:
         check_text(group.sql)
         may("query")
         needs: Needs = (("query", await self._tables_read(group, owner)),)
-        if group.trigger.when is not None:
-            needs += (("subscribe", self._engine.tables_named(group.trigger.when)),)
+        when, condition = group.trigger.when, None
+        if when is not None:
+            needs += (("subscribe", self._engine.tables_named(when)),)
         for action, tables in needs:
             may(action, tables)
-        condition = None
-        if group.trigger.when is not None:
-            condition = self._engine.channel_needed(group.trigger.when)
+        if when is not None:
+            refuse_views(self._engine, when, may)
+            condition = self._engine.channel_needed(when)
             self.conditionals.check_share(owner, condition)
         one = self.conditionals.find(group)
         if one is None:

@@ -287,6 +287,7 @@ class Subscribing:
         attended: Attended
         if group.trigger is None:
             request.may("subscribe", self._engine.tables_named(group.sql))
+            refuse_views(self._engine, group.sql, request.may)
             self._attendance.shares.check(request.owner, self._engine.channel_needed(group.sql))
             self.make_for(group.sql, request.owner)
             attended = yield from self._engine.attending(group.sql, parameter_columns(group), group.count)
@@ -514,6 +515,13 @@ class Subscribing:
                 for one in members:
                     one.again()
         return replay
+
+
+def refuse_views(engine: ServedEngine, sql: str, may: May) -> None:
+    """NotPermitted if a subscription names a view that the sender may not query: no other error shall describe it."""
+    views = engine.views_named(sql)
+    if views:
+        may("query", [view.name for view in views])
 
 
 def _of_another_stream(group: Group) -> Group:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from hullcast.broker.server.settings import ServerSettings
+from hullcast.clients.cli.commands.explain import in_words
+from hullcast.clients.cli.commands.tables import listing
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import configure
 from hullcast.network.link.peer import Peer
@@ -16,7 +18,7 @@ from hullcast.network.node.settings import NodeSettings
 from hullcast.network.security.rights import Rights
 from hullcast.network.settings.common import SecuritySettings
 from hullcast.network.wire import bodies, frames
-from hullcast.network.wire.errors import BadSetting, ConnectionLost, NotPermitted, PeerClosed
+from hullcast.network.wire.errors import BadSetting, ConnectionLost, NotPermitted, PeerClosed, UnknownTable
 from tests.support.cluster import COMMAND, PATIENCE_S, wait_for
 from tests.support.links import Child, running_dialer
 from tests.support.secured import RIGHTS, allowed, curve_of, gateway, running, secured
@@ -162,3 +164,56 @@ async def test_the_command_line_refuses_plain_text_beyond_this_host() -> None:
         assert process.returncode == code, output
         assert b"Traceback" not in output
         assert (b"plain text" in output) == (code == 2), output
+
+
+async def test_the_sql_behind_views_and_streams_is_shown_to_keys_that_may_read_all_it_reads(tmp_path: Path) -> None:
+    """`part` may use what is made of SECRET, `all` may read SECRET itself."""
+    made: dict[str, Any] = {"query": ["SRC", "SUMS", "HOT"], "subscribe": ["SRC", "HOT"]}
+    also: dict[str, Any] = {"query": [*made["query"], "SECRET"], "subscribe": made["subscribe"]}
+    granted = {**RIGHTS, "admin": {"admin": True, "publish": ["*"], "query": ["*"]}, "part": made, "all": also}
+    joined = "SELECT s.SYMBOL, x.PER FROM SRC s JOIN SECRET x USING (SYMBOL) WHERE x.PER > 4711"
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        secured(tmp_path, granted) as s,
+        s.client("admin") as admin,
+        s.client("part") as part,
+        s.client("all") as everything,
+    ):
+        await admin.execute(CREATE.format("SECRET"))
+        await admin.execute("CREATE STREAM SRC (SYMBOL TEXT, P REAL)")
+        await admin.execute(f"CREATE STREAM HOT AS {joined}")
+        for name in ("SUMS", "OTHERS"):
+            view = f"CREATE VIEW {name} AS SELECT SYMBOL, SUM(PER) AS P FROM SECRET WHERE PER > 4711 GROUP BY SYMBOL"
+            await admin.execute(f"{view} WITH (response_time = '1s')")
+        await admin.publish("SECRET", [ROW])
+        await admin.query("SELECT * FROM SUMS")
+
+        async def seen(hc: Client) -> list[Any]:
+            found = [await hc.tables(), await hc.views()]
+            for text in ("SELECT * FROM SUMS", "SELECT SYMBOL FROM HOT", "SELECT SYMBOL FROM SRC"):
+                found.append(await hc.explain(text))
+            return [*found, await hc.explain("SELECT * FROM SUMS", when="SELECT SYMBOL FROM HOT")]
+
+        shown, hidden = await seen(everything), await seen(part)
+        assert "OTHERS" not in str(shown + hidden), "nobody but the admin has a right to it"
+        assert [str(one).count("4711") > 0 for one in shown] == [True, True, True, True, False, True]
+        assert not [one for one in hidden if "4711" in str(one) or "secret" in str(one).lower()]
+        assert hidden[0]["HOT"]["stream"]["source"] is hidden[1]["SUMS"]["sql"] is None
+        assert hidden[1]["SUMS"]["columns"] == shown[1]["SUMS"]["columns"]
+        for call in (
+            part.explain(LOWEST.format("OTHERS")),
+            part.subscribe(LOWEST.format("OTHERS")),
+            part.subscribe("SELECT * FROM SUMS", when=LOWEST.format("OTHERS")),
+            part.subscribe("SELECT NOSUCH FROM SECRET", every=10),
+            part.subscribe("SELECT MIN(NOSUCH) FROM SECRET"),
+            part.query("SELECT NOSUCH FROM SRC, SECRET"),
+        ):
+            with pytest.raises(NotPermitted):
+                await call
+        for unknown in (part.query("SELECT * FROM NOSUCH"), part.subscribe(LOWEST.format("NOSUCH"))):
+            with pytest.raises(UnknownTable) as caught:
+                await unknown
+            assert set(caught.value.known) == {"SRC", "HOT"}
+        assert "4711" in (await admin.views())["OTHERS"]["sql"]
+        assert listing(*hidden[:2])  # the command line can show what is left
+        assert [in_words(one) for one in hidden[2:4]]
