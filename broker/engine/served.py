@@ -333,7 +333,9 @@ class ServedEngine(Engine):
 
     def views_named(self, sql: str) -> list[ViewDefinition]:
         """The views that occur in a text."""
-        return [self._views[name] for name in names_in(sql) if name in self._views] if self._views else []
+        if not self._views or sql in self._parsed:  # a subscription reads none
+            return []
+        return [self._views[name] for name in names_in(sql) if name in self._views]
 
     def bound(self, statement: CreateView) -> ViewDefinition | None:
         """What CREATE VIEW would create; None if the same view exists and may. DuplicateView, UnknownTable or SqlError
@@ -488,6 +490,12 @@ class ServedEngine(Engine):
     def channel_name(self, query: ParsedQuery) -> str:
         """How a query's channel is, or would be, called."""
         return channel_name(query.shape, query.tables)
+
+    def channel_needed(self, sql: str) -> str:
+        """The name of the channel that a subscription or a condition reads, open or not."""
+        query = self._parse(sql)
+        made = not _is_join(query) or fold(HiddenJoin(query).name) in self._catalog
+        return self.channel_name(self._executable(query) if made else query)
 
     def tables_of(self, sql: str) -> tuple[str, ...]:
         """The tables that a subscription reads."""

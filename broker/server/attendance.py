@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hullcast.broker.server.shares import ChannelShares
 from hullcast.broker.tables.schema import fold
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Attending:
     number: int
     channel: Channel
     spec: ChannelSpec
+    costs: str | None  # the channel that updates go through for it: itself, or that of its condition, if it has one
     deserted_at: float | None = None  # since when it has no subscriber
     pins: int = 0  # requests that are being answered with it
     taken: bool = False  # some request was answered with it
@@ -59,7 +61,8 @@ class Attendance:
     (subscribing.py), the outcome whose reply has not left (service.py), the routing table, or it lingers here.
     """
 
-    def __init__(self, engine: ServedEngine, linger_s: float, asked: Asked) -> None:
+    def __init__(self, engine: ServedEngine, linger_s: float, asked: Asked, per_owner: int = 1_000_000) -> None:
+        self.shares = ChannelShares(per_owner, linger_s, self._costs)
         self._engine = engine
         self._linger_s = linger_s
         self._asked = asked
@@ -83,13 +86,17 @@ class Attendance:
         """The channel with that number."""
         return self._by_number[number]
 
-    def attend(self, channel: Channel) -> tuple[Attending, bool]:
-        """The number of a channel, and whether it is new."""
+    def _costs(self, number: int) -> str | None:
+        attending = self._by_number.get(number)
+        return None if attending is None else attending.costs
+
+    def attend(self, channel: Channel, costs: str | None) -> tuple[Attending, bool]:
+        """The number of a channel, and whether it is new. Updates go through the channel `costs` for it."""
         known = self._by_name.get(channel.name)
         if known is not None:
             known.deserted_at = None
             return known, False
-        attending = Attending(self._next, channel, channel.spec)
+        attending = Attending(self._next, channel, channel.spec, costs)
         self._next += 1
         self._by_name[channel.name] = self._by_number[attending.number] = attending
         if channel.shape.partition:
@@ -125,6 +132,7 @@ class Attendance:
 
     def expire(self, now: float) -> None:
         """The ranges whose subscribers did not come back in time have no owner any more."""
+        self.shares.expire(now)
         for attending in self:
             while attending.lingering and attending.lingering[0][0] <= now:
                 self._end_lingering(attending)

@@ -187,7 +187,10 @@ class Brain:
         views = self.engine.views_named(body.sql)
         if views:
             self.check(origin, "query", [view.name for view in views])
-        kept: dict[str, object] = {"views": {view.name: self._explain_view(view) for view in views}} if views else {}
+        sender = self._sender(origin)
+        kept: dict[str, object] = (
+            {"views": {view.name: self._explain_view(view, sender) for view in views}} if views else {}
+        )
         if body.trigger is None:
             if views:
                 return kept
@@ -197,7 +200,9 @@ class Brain:
             planned = self.engine.join_planned(body.sql)
             known = [self.engine.tables[name] for name in self.engine.derived_behind(body.sql)]
             derived = [*known, *([] if planned is None else [planned])]
-            kept |= {"derived": {table.name: self.explain_derived(table) for table in derived}} if derived else {}
+            kept |= (
+                {"derived": {table.name: self._explain_derived(table, sender) for table in derived}} if derived else {}
+            )
         else:
             tables = self.engine.tables_named(body.sql)  # only the warehouse can read all of it
             self.check(origin, "query", tables)
@@ -240,7 +245,7 @@ class Brain:
                     "key": table.key_column.name,
                     "columns": {column.name: column.type.value for column in table.columns},
                     **({} if table.feed is None else {"period_s": table.feed.period_s, "weight": table.feed.weight}),
-                    **({} if table.stream is None else {"stream": self.engine.streams[fold(table.name)].facts()}),
+                    **({} if table.stream is None else {"stream": self._stream_facts(table, sender)}),
                 }
                 for table in self.engine.shown_tables.values()
                 if _may_see(sender, table.name)
@@ -248,24 +253,58 @@ class Brain:
             "views": {
                 view.name: {
                     "columns": {column.name: column.type.value for column in view.table.columns},
-                    "tables": [table.name for table in view.tables],
                     "response_time_s": view.response_time_s,
-                    "sql": view_text(view),
+                    **_definition(view, sender),
                 }
                 for view in self.engine.views.values()
                 if _may_see(sender, view.name)
             },
         }
 
-    def _explain_view(self, view: ViewDefinition) -> dict[str, Any]:
+    def _stream_facts(self, stream: Table, sender: Identity) -> dict[str, object]:
+        """A stream; of a derived one not by what SELECT, if the sender may not read what that reads."""
+        facts = self.engine.streams[fold(stream.name)].facts()
+        return facts if _may_read(sender, self._sources(stream)) else {**facts, "source": None}
+
+    def _explain_derived(self, stream: Table, sender: Identity) -> dict[str, Any]:
+        """How a derived stream is computed. Its source and its paths are left out if they show what the sender may not
+        read."""
+        facts = self.explain_derived(stream)
+        if facts and not _may_read(sender, self._sources(stream)):
+            facts |= {"source": None, "paths": [], "waits_for": None}
+            facts["failed"] = facts.get("failed") and "something in its sources is wrong"
+        return facts
+
+    def _sources(self, stream: Table) -> list[str]:
+        """The streams and tables that a derived stream is made of; none for any other."""
+        made = stream.stream is not None and stream.stream.source
+        return [table.name for table in self.engine.made_of(stream).tables] if made else []
+
+    def _explain_view(self, view: ViewDefinition, sender: Identity) -> dict[str, Any]:
         """What a view is, and how it is kept ready; the latter is missing until the warehouse has said it."""
-        facts = self._feeds()["views"].get(view.name, {})
-        return {"sql": view_text(view), "tables": [table.name for table in view.tables], "upkeep": facts}
+        facts = dict(self._feeds()["views"].get(view.name, {}))
+        for by_table in ("pending", "costs"):
+            if by_table in facts:
+                shown = {table: known for table, known in facts[by_table].items() if _may_see(sender, table)}
+                facts[by_table] = shown
+        return {**_definition(view, sender), "upkeep": facts}
 
 
 def _may_see(sender: Identity, table: str) -> bool:
     """Whether a sender may know of a table."""
     return sender.admin or any(sender.may(action, table) for action in TABLE_ACTIONS)
+
+
+def _may_read(sender: Identity, tables: Iterable[str]) -> bool:
+    """Whether a sender may know what is computed from tables: it may read each of them, one way or the other."""
+    return sender.admin or all(sender.may("query", table) or sender.may("subscribe", table) for table in tables)
+
+
+def _definition(view: ViewDefinition, sender: Identity) -> dict[str, object]:
+    """What a view is made of, as far as the sender may know."""
+    names = [table.name for table in view.tables]
+    sql = view_text(view) if _may_read(sender, names) else None
+    return {"tables": [name for name in names if _may_see(sender, name)], "sql": sql}
 
 
 #: Of the messages kept, the latest up to so many bytes are looked at: a few milliseconds of work.

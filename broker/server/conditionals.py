@@ -23,6 +23,7 @@ import numpy as np
 from hullcast.broker.reformulate.channel import Attended
 from hullcast.broker.scheduling.fair_queue import FairQueue, Queued
 from hullcast.broker.scheduling.ranking import Ranking
+from hullcast.broker.server.shares import ASKED
 from hullcast.broker.sql.query import Predicates
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
@@ -68,9 +69,11 @@ class Conditional(Queued):
     trigger: Trigger
     channel: ResultChannel
     keep_until: float
+    condition: str | None = None  # the channel that its condition reads
     reads: tuple[str, ...] = ()  # the tables of its SELECT
     watched: WatchedCondition | None = None  # its condition
     next_at: float | None = None  # by the wall clock, if it has a period
+    counts_for_subscribers: bool = False  # the condition's channel, and not for the owner because it was made for it
     making: bool = False  # its condition is being opened
     due: bool = False
     not_before: float = 0.0
@@ -144,8 +147,9 @@ class Conditionals:
         """The conditional that a group subscribes to, if somebody has made it."""
         return self._named.get(name_of(group))
 
-    def make(self, group: Group, owner: str, now: float, wall: float) -> Conditional:
-        """A new one; TooLarge or Overloaded if there are too many."""
+    def make(self, group: Group, owner: str, now: float, wall: float, *, condition: str | None = None) -> Conditional:
+        """A new one; TooLarge or Overloaded if there are too many. `condition`: the channel that its condition reads,
+        which counts for its owner until there are subscribers, for which it counts then."""
         assert group.trigger is not None
         mine = max(1, self._limit // 2)
         if Counter(one.owner for one in self)[owner] >= mine:
@@ -155,11 +159,19 @@ class Conditionals:
         name = name_of(group)
         parameters = cast("tuple[Scalar, ...]", group.parameters)  # a conditional is alone in its group
         channel = self._engine.open_result(name)
-        one = Conditional(owner, now, 0, None, name, group.sql, parameters, group.trigger, channel, now + KEPT_S)
+        one = Conditional(
+            owner, now, 0, None, name, group.sql, parameters, group.trigger, channel, now + KEPT_S, condition
+        )
+        if condition is not None:
+            self._attendance.shares.hold(owner, ASKED, condition)
         if group.trigger.every_s is not None:
             one.next_at = next_multiple(wall, group.trigger.every_s)
         self._named[name] = one
         return one
+
+    def check_share(self, owner: str, condition: str) -> None:
+        """TooLarge if the channel that a condition reads would be one too many for an owner."""
+        self._attendance.shares.check(owner, condition)
 
     def watch(self, one: Conditional, watched: WatchedCondition) -> None:
         """Its condition is listened to from now on. What it has heard already, the first run will see."""
@@ -177,6 +189,7 @@ class Conditionals:
         elif one.due and not one.serving:
             self._queue.remove(one)
         one.due = False
+        self._attended(one)
         if one.watched is not None:
             watching = self._watching[one.watched.channel.name]
             del watching[one.watched.listener]
@@ -186,6 +199,12 @@ class Conditionals:
             one.watched = None
         self._engine.close_result(one.channel)
 
+    def _attended(self, one: Conditional) -> None:
+        """Its condition's channel counts for its subscribers, if for anybody."""
+        if not one.counts_for_subscribers and one.condition is not None:
+            self._attendance.shares.release(one.owner, ASKED, one.condition)
+        one.counts_for_subscribers = True
+
     def attends(self, one: Conditional) -> Attending | None:
         """The channel of a conditional, if it has subscribers or had some a moment ago."""
         return self._attendance.find(one.channel.name)
@@ -193,7 +212,9 @@ class Conditionals:
     def expire(self, now: float) -> None:
         """Let go of those that have no subscribers any more; their channels were closed after `linger_s`."""
         for one in self:
-            if now >= one.keep_until and not one.making and self.attends(one) is None:
+            if self.attends(one) is not None:
+                self._attended(one)
+            elif now >= one.keep_until and not one.making:
                 self.remove(one)
 
     def close_now(self, table: str, wanted: set[int]) -> list[Attending]:

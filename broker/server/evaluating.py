@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hullcast.broker.reformulate.result import Result
 from hullcast.broker.server.conditionals import KEPT_S
+from hullcast.broker.server.subscribing import refuse_views
 from hullcast.broker.sql.text import check_text, shorten
 from hullcast.network.answers.result import encode_result
 from hullcast.network.wire import bodies, packing
@@ -124,13 +125,18 @@ class Evaluating:
         check_text(group.sql)
         may("query")
         needs: Needs = (("query", await self._tables_read(group, owner)),)
-        if group.trigger.when is not None:
-            needs += (("subscribe", self._engine.tables_named(group.trigger.when)),)
+        when, condition = group.trigger.when, None
+        if when is not None:
+            needs += (("subscribe", self._engine.tables_named(when)),)
         for action, tables in needs:
             may(action, tables)
+        if when is not None:
+            refuse_views(self._engine, when, may)
+            condition = self._engine.channel_needed(when)
+            self.conditionals.check_share(owner, condition)
         one = self.conditionals.find(group)
         if one is None:
-            one = self.conditionals.make(group, owner, time.monotonic(), time.time())
+            one = self.conditionals.make(group, owner, time.monotonic(), time.time(), condition=condition)
             one.making = True
             self._making[one] = task = asyncio.create_task(self._begin(one), name="server.condition")
             task.add_done_callback(lambda task: task.cancelled() or task.exception())  # perhaps nobody waits for it

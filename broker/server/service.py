@@ -40,6 +40,7 @@ from hullcast.network.link.listener import Listener
 from hullcast.network.monitor.pauses import Pauses
 from hullcast.network.node.children import Children
 from hullcast.network.routing.router import Router
+from hullcast.network.security.rights import is_public_key
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Done, Failed
 from hullcast.network.wire.columns import concatenate
@@ -59,7 +60,7 @@ from hullcast.network.wire.limits import DEFAULT
 from hullcast.network.wire.value_columns import most_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import zmq
 
@@ -142,7 +143,7 @@ class Server:
         self.children = Children(self.listener, router, rights, self)
         self.children.through = self.engine.seq
         self.retention = Retention(settings.retention_bytes)
-        self.attendance = Attendance(self.engine, settings.channel_linger_s, self._asked)
+        self.attendance = Attendance(self.engine, settings.channel_linger_s, self._asked, settings.channels_per_client)
         self.conditionals = Conditionals(self.engine, self.attendance, settings.max_conditionals)
         self.brain = Brain(
             self.engine,
@@ -426,6 +427,9 @@ class Server:
             case bodies.LinksGone(links) if not request.id:  # `Children` lets only nodes send one
                 self.queries.gone(links, request.route)
                 self.views.gone(links, request.route)
+                self.attendance.shares.lose(links, request.route, time.monotonic())
+            case bodies.Left(groups) if not request.id:
+                self._release_shares(groups, request.route)
             case _:
                 return False
         return True
@@ -610,6 +614,7 @@ class Server:
         """Nobody waits any more for what was asked by a link."""
         self.queries.gone((peer.number,))
         self.views.gone((peer.number,))
+        self.attendance.shares.lose((peer.number,), (), time.monotonic())
         self.evaluating.stay_with(self.children.peers)
         self.history.stay_with(self.children.peers)
 
@@ -624,9 +629,28 @@ class Server:
             raise
         if sent is not outcome:
             self._forgo(outcome)
+        else:
+            self._share(request, outcome, 1)
         self.pipeline.put(Step(request, sent, reply, self.children.rights))
         for one in outcome.then:
             self.pipeline.put(Step(_OURS, one, b""))
+
+    def _share(self, request: Request, outcome: Outcome, change: int) -> None:
+        """The channels of an outcome count for who asked, unless it has gone; or they do no longer (-1)."""
+        if outcome.installs and request.route[-1] in self.children.peers:
+            owner, place, shares = owner_of(request), request.route[1:], self.attendance.shares
+            for install in outcome.installs:
+                if change > 0:
+                    shares.hold(owner, place, install.channel)
+                else:
+                    shares.release(owner, place, install.channel, now=time.monotonic())
+
+    def _release_shares(self, groups: Iterable[tuple[str, int, int]], route: tuple[int, ...]) -> None:
+        """Groups of clients have gone, at the node at the end of the route (without one: of our own clients)."""
+        now = time.monotonic()
+        for owner, channel, count in groups:
+            whole = owner if is_public_key(owner) else "/".join(map(str, (owner, *route)))
+            self.attendance.shares.release(whole, route, channel, count, now)
 
     def _forgo(self, outcome: Outcome) -> None:
         """An outcome never leaves. The client may ask again."""
@@ -637,7 +661,11 @@ class Server:
 
     def _forgo_withdrawn(self) -> None:
         """Hand to their channels the ranges that the routing table has no neighbour for any more: those of closed
-        subscriptions at once, those of lost ones after a while."""
+        subscriptions at once, those of lost ones after a while. Channels count less for the owners of what went."""
+        left = self.children.router.left
+        if left:
+            self._release_shares([(owner, channel, count) for (owner, channel), count in left.items()], ())
+            left.clear()
         withdrawals = self.children.router.withdrawals
         while withdrawals:
             channel, lost, points = withdrawals.take(RANGES_BYTES)
@@ -664,6 +692,7 @@ class Server:
             if outcome.installs and rights is not self.children.rights:  # what it installs may no longer be allowed
                 again = Failed(*to_wire(ConnectionLost("the allow list was read again")))
                 self._forgo(outcome)
+                self._share(request, outcome, -1)
                 outcome, reply = Outcome(again), bodies.encode(again)
             if outcome.ordered and through:
                 self._deliver(through, gathered)
@@ -682,6 +711,7 @@ class Server:
                 self.children.answer(Reply(request.id, request.route, outcome.installs, reply))
             else:
                 self._forgo(outcome)
+                self._share(request, outcome, -1)
             self._settled_unsent -= request is _SETTLING
         if through:
             self._deliver(through, gathered)

@@ -171,6 +171,13 @@ class ServerSettings(ProcessSettings):
         least=1,
         most=1_000_000,
     )
+    channels_per_client: int = option(
+        50,
+        "such channels of one key (without a key: of one connection), those of conditions included; more are refused",
+        raised="more different queries for one client, but it can make each update cost everybody that much more",
+        least=1,
+        most=1_000_000,
+    )
     max_conditionals: int = option(
         500,
         "conditional subscriptions (different ones, however many clients share each) at once; half of them for one key",

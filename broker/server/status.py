@@ -32,6 +32,11 @@ def server_status(server: Server) -> dict[str, object]:
         "operators": server.streams.status(),
         "memory_bytes": engine.memory_bytes(),
         "channels": [_channel(server, attending.number) for attending in server.attendance],
+        "channels_per_client": {
+            "limit": server.attendance.shares.limit,
+            "most": server.attendance.shares.fullest,
+            "refused": server.attendance.shares.refused,
+        },
         "children": server.children.status(),
         "log": {
             "memory_only": server.settings.data is None,

@@ -24,6 +24,7 @@ import numpy as np
 from hullcast.broker.engine.engine import NO_POSITION
 from hullcast.broker.reformulate.tuples import TuplesChannel
 from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.server.shares import ASKED
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import (
     AnswerPart,
@@ -286,13 +287,17 @@ class Subscribing:
         attended: Attended
         if group.trigger is None:
             request.may("subscribe", self._engine.tables_named(group.sql))
+            refuse_views(self._engine, group.sql, request.may)
+            self._attendance.shares.check(request.owner, self._engine.channel_needed(group.sql))
             self.make_for(group.sql, request.owner)
             attended = yield from self._engine.attending(group.sql, parameter_columns(group), group.count)
             needs: Needs = (("subscribe", attended.reads),)
+            costs: str | None = attended.channel.name
         elif isinstance(prepared, HullcastError):
             raise prepared
         else:
-            attended, needs = self._conditional(group).attended, prepared
+            conditional = self._conditional(group)
+            attended, needs, costs = conditional.attended, prepared, conditional.condition
         channel = attended.channel
         if group.after is not None and not isinstance(channel, TuplesChannel):
             self._close_in_vain(channel)
@@ -300,12 +305,14 @@ class Subscribing:
         if self._attendance.find(channel.name) is None and len(self._attendance) >= self._limits.channels:
             self._engine.forsake(channel.name)
             raise Overloaded("open channels", self._limits.channels)
-        attending, new = self._attendance.attend(channel)
+        attending, new = self._attendance.attend(channel, costs)
         if new:
             self._retention.open(attending.number, self._engine.seq)
         holding = ExitStack()
         attending.pins += 1
         holding.callback(self._unpin, attending, new)
+        self._attendance.shares.hold(request.owner, ASKED, attending.number)
+        holding.callback(self._attendance.shares.release, request.owner, ASKED, attending.number)
         one = _Asked(group, attended, attending, needs, None, holding)
         if channel.counted:
             try:
@@ -508,6 +515,13 @@ class Subscribing:
                 for one in members:
                     one.again()
         return replay
+
+
+def refuse_views(engine: ServedEngine, sql: str, may: May) -> None:
+    """NotPermitted if a subscription names a view that the sender may not query: no other error shall describe it."""
+    views = engine.views_named(sql)
+    if views:
+        may("query", [view.name for view in views])
 
 
 def _of_another_stream(group: Group) -> Group:

@@ -351,7 +351,8 @@ class Client:
         return tables
 
     async def views(self, *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
-        """The views by name, each with its columns' types, the tables it reads, what it promises, and its SQL."""
+        """The views by name, each with its columns' types, the tables it reads, what it promises, and its SQL, which is
+        None if the key may not read all these tables."""
         views: dict[str, Any] = (await self._information(bodies.Describe(), "views", _timeout(timeout)))["views"]
         return views
 

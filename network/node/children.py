@@ -45,8 +45,6 @@ log = logging.getLogger(__name__)
 FRAME_BYTES = 16 << 20
 #: Children told of progress in one round; of more than a hundred times as many, a hundredth.
 TOLD_AT_ONCE = 50
-#: A number that no link has.
-_NOBODY = 0
 
 
 class Upward(Protocol):
@@ -105,7 +103,7 @@ class Children:
         if peer.role == "node":
             self._nodes.add(peer.number)
         self._told[peer.number] = self.through
-        self.router.join(peer.number, exact=peer.role == "client")
+        self.router.join(peer.number, exact=peer.role == "client", owner=peer.key or str(peer.number))
         if self._directory is not None:
             self._send(peer, self._directory)
         log.info("child joined", extra={"peer": peer.number, "role": peer.role, "child": peer.name})
@@ -164,17 +162,17 @@ class Children:
         counts the reply, as the parent did, and counted points go up again.
         """
         number, route = reply.route[-1], reply.route[:-1]
-        peer = self.peers.get(number)
+        peer, taken = self.peers.get(number), True
         if peer is not None:
             try:
                 peer.send(encode(Reply(reply.id, route, reply.installs, reply.body)))
             except TooLarge as error:
                 self.too_large += 1
-                number = _NOBODY
+                taken = False
                 self._send(peer, encode(Reply(reply.id, route, (), bodies.encode(bodies.Failed(*to_wire(error))))))
         # a child that has left: the client will ask again from elsewhere
         if reply.installs:
-            self.router.install(number, *reply.installs)
+            self.router.install(number, *reply.installs, taken=taken)
 
     def deliver(self, through: int, channels: dict[int, Columns], received: bytes | None = None) -> None:
         """Send each child the messages that concern it, in one frame unless there are very many.

@@ -148,6 +148,7 @@ class Node:
             return
         self._tell_interests(self.children.router.interests())
         self._tell_withdrawn()
+        self._tell_left()
         self._tell_gone()
         if report or self._changed:
             self._report()
@@ -175,6 +176,18 @@ class Node:
             except Unavailable:
                 router.withdrawals.add(*gone)
                 return
+
+    def _tell_left(self) -> None:
+        """Tell the server how many groups of our clients have gone: it counts for whom it keeps channels open."""
+        left = self.children.router.left
+        while left:
+            some = tuple((*of, count) for of, count in islice(left.items(), bodies.MOST_LEFT))
+            try:
+                self.dialer.send(encode(Request(0, (), None, bodies.encode(bodies.Left(some)))))
+            except Unavailable:
+                return
+            for owner, channel, _ in some:
+                del left[owner, channel]
 
     def _tell_gone(self) -> None:
         """Tell the server which children are gone: it need not answer what they asked. What they asked went up before,

@@ -7,10 +7,12 @@ up       withdraw, leave, void       subscriptions go
          interests()                 what to tell the parent, so that it sends less
          withdrawn(peer, ..)         points of a counted channel are not wanted any more below a node
          withdrawals                 what went, to be passed on to the parent, or at the server to the channel
+         left                        how many groups of whose clients went, for the server, which counts them by owner
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 #: Boxes a node remembers of a neighbouring node and channel, unless the setting `cover_budget` says otherwise.
 #: `hullcast bench covers` shows what more would bring.
 BUDGET = 256
+#: Clients that have gone and whose replies may still come: whom these belonged to is remembered of so many.
+GONE_KEPT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ class RouterStatistics:
 @dataclass(slots=True)
 class _Neighbour:
     exact: bool
+    owner: str = ""  # of a client: who it counts for
     sent: int = 0  # replies with installs
     resets: int = 0  # sent to it on this link
     groups: dict[int, int] = field(default_factory=dict)  # group -> its channel
@@ -99,6 +104,8 @@ class Router:
         self._told: dict[int, _Told] = {}
         self._unwanted: set[int] = set()  # channels that nobody below wants, and the parent does not know it yet
         self.withdrawals = Withdrawals()
+        self.left: Counter[tuple[str, int]] = Counter()  # by owner and channel
+        self._gone: dict[int, str] = {}  # owners of clients that have gone
         self._heard = 0
         self._resets = 0  # that came from the parent over this link
         self._messages = self._filtered = self._unknown = self._routed = 0
@@ -114,9 +121,9 @@ class Router:
         """Resets that came from the parent over this link."""
         return self._resets
 
-    def join(self, peer: int, exact: bool) -> None:
-        """A neighbour below; exact: a client."""
-        self._neighbours[peer] = _Neighbour(exact)
+    def join(self, peer: int, exact: bool, owner: str = "") -> None:
+        """A neighbour below; exact: a client, which counts for that owner."""
+        self._neighbours[peer] = _Neighbour(exact, owner)
 
     def leave(self, peer: int) -> None:
         """A neighbour has gone, and with it all it wanted."""
@@ -125,6 +132,10 @@ class Router:
             return
         self._routed_to.pop(peer, None)
         self._release(peer, neighbour)
+        if neighbour.exact:
+            self._gone[peer] = neighbour.owner
+            if len(self._gone) > GONE_KEPT:
+                del self._gone[next(iter(self._gone))]
 
     def void(self, peer: int) -> None:
         """A neighbour is told that all it has installed is void; replies to it are counted on."""
@@ -134,12 +145,17 @@ class Router:
         neighbour.groups.clear()
 
     def _release(self, peer: int, neighbour: _Neighbour) -> None:
+        self._count_left(neighbour)
         for channel in set(neighbour.groups.values()) if neighbour.exact else set(self._tables):
             self._tables[channel].leave(peer)
             self._settle(channel, lost=True)
 
-    def install(self, peer: int, *installs: Install) -> None:
-        """One reply with its installs, all of them, is on its way to this neighbour.
+    def _count_left(self, neighbour: _Neighbour) -> None:
+        for channel in neighbour.groups.values():
+            self.left[neighbour.owner, channel] += 1
+
+    def install(self, peer: int, *installs: Install, taken: bool = True) -> None:
+        """One reply with its installs, all of them, is on its way to this neighbour, or too large for it (not `taken`).
 
         Call it once for each reply that brings any, also when the neighbour has gone meanwhile: the parent counts
         them too.
@@ -148,9 +164,14 @@ class Router:
             return
         self._heard += 1
         neighbour = self._neighbours.get(peer)
+        owner = neighbour.owner if neighbour is not None and neighbour.exact else self._gone.get(peer)
+        if not taken:
+            neighbour = None
         if neighbour is not None:
             neighbour.sent += 1
         for install in installs:
+            if neighbour is None and owner is not None:
+                self.left[owner, install.channel] += 1
             if self._tells and not install.counted:
                 told = self._told.setdefault(install.channel, _Told(install.points.shape[1], 0))
                 told.points += int((~unreachable(install.points, _dimensions(install))).sum())
@@ -170,6 +191,8 @@ class Router:
                 table = self._table(install)  # the group may have been all there was
             if table.hold(peer, install.group, install.points):
                 neighbour.groups[install.group] = install.channel
+            else:
+                self.left[neighbour.owner, install.channel] += 1
         self._settle(install.channel)
 
     def withdraw(self, peer: int, group: int, members: Ints | None = None, *, lost: bool = False) -> None:
@@ -181,6 +204,7 @@ class Router:
             return
         if not self._tables[channel].release(peer, group, members):
             del neighbour.groups[group]
+            self.left[neighbour.owner, channel] += 1
         self._settle(channel, lost=lost)
 
     def interest(self, peer: int, interest: Interest) -> None:
@@ -262,7 +286,8 @@ class Router:
 
     def clear(self, *, fresh_link: bool = True) -> None:
         """All installs are void, here and above, and all neighbours are told so. On a fresh link replies and resets are
-        counted from 0. At the server, which has nobody above, counted points come to `withdrawals`."""
+        counted from 0, and nothing has `left`: the server knew it by another link. At the server, which has nobody
+        above, counted points come to `withdrawals`."""
         if self._tells:
             self.withdrawals.clear()
         else:
@@ -273,7 +298,11 @@ class Router:
         self._tables.clear()
         self._told.clear()
         self._unwanted.clear()
+        if fresh_link:
+            self.left.clear()
         for neighbour in self._neighbours.values():
+            if not fresh_link:
+                self._count_left(neighbour)
             neighbour.groups.clear()
             neighbour.resets += 1
         self._heard, self._resets = (0, 0) if fresh_link else (self._heard, self._resets + 1)

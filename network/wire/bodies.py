@@ -116,6 +116,14 @@ class LinksGone:
     links: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """From a node: of the groups that were installed for its own clients, so many are gone. Each with the owner of the
+    clients (their key, or without one the number of the link), and the channel."""
+
+    groups: tuple[tuple[str, int, int], ...]
+
+
 #: Whose policy: what decides for one-time queries, or for joins over streams.
 PolicyOf: TypeAlias = Literal["warehouse", "streams"]
 
@@ -427,6 +435,7 @@ Body: TypeAlias = (
     | GiveUp
     | DropRows
     | LinksGone
+    | Left
     | SetPolicy
     | Subscribe
     | Fetch
@@ -464,6 +473,8 @@ READ_SETS = ("consistent",)
 MOST_PRIORITY = 1_000_000
 #: Links in one LinksGone.
 MOST_GONE = 4096
+#: Owners with a channel in one Left.
+MOST_LEFT = 1024
 #: The longest deadline of a query: about a year.
 MOST_DEADLINE_S = 366 * 86400.0
 #: The shortest and the longest period of a conditional subscription.
@@ -506,6 +517,8 @@ def _listed(body: Body) -> list[object]:
             return ["drop_rows", body.ticket]
         case LinksGone():
             return ["gone", body.links]
+        case Left():
+            return ["left", body.groups]
         case SetPolicy():
             return ["policy", body.name, body.of]
         case Subscribe():
@@ -637,7 +650,7 @@ def only_ends(encoded: bytes) -> bool:
     return encoded.startswith(_ENDS)
 
 
-_ENDS = (b"\x91\xa7give_up", b"\x92\xa9drop_rows", b"\x92\xa4gone")
+_ENDS = (b"\x91\xa7give_up", b"\x92\xa9drop_rows", b"\x92\xa4gone", b"\x92\xa4left")
 
 
 def _execute(parts: list[Any], limits: WireLimits) -> Execute:
@@ -687,6 +700,17 @@ def _gone(parts: list[Any], limits: WireLimits) -> LinksGone:
     if len(links) > MOST_GONE:
         raise BadFrame(f"{len(links)} links gone at once; at most {MOST_GONE}")
     return LinksGone(links)
+
+
+def _left(parts: list[Any], limits: WireLimits) -> Left:
+    def one(value: object) -> tuple[str, int, int]:
+        owner, channel, groups = array(value, "groups that left", 3)
+        return text(owner, "an owner"), integer(channel, "a channel"), integer(groups, "groups", 1)
+
+    groups = fields.items(parts[1], "groups that left", one)
+    if len(groups) > MOST_LEFT:
+        raise BadFrame(f"{len(groups)} entries of groups that left; at most {MOST_LEFT}")
+    return Left(groups)
 
 
 def _explain(parts: list[Any], limits: WireLimits) -> Explain:
@@ -1000,6 +1024,7 @@ _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Body]]] = {  # 
     "give_up": (1, lambda parts, limits: GiveUp()),
     "drop_rows": (2, lambda parts, limits: DropRows(fields.identity(parts[1], "a ticket"))),
     "gone": (2, _gone),
+    "left": (2, _left),
     "policy": (3, _policy),
     "subscribe": (5, _subscribe),
     "fetch": (3, _fetch),

@@ -793,7 +793,7 @@ def test_a_channel_that_closes_does_not_forget_its_ranges_one_by_one(opening: bo
     sql = "SELECT L.K, R.K FROM L JOIN R ON L.J = R.J WHERE L.A BETWEEN ? AND ?"
     found = engine.attend(sql, [np.arange(5.0), np.arange(5.0) + 1])
     channel = found.channel
-    attending, _ = attendance.attend(channel)
+    attending, _ = attendance.attend(channel, channel.name)
     attendance.forgo(attending.number, channel.points_elsewhere(found.predicates), until=1.0)
     channel.holders += opening
     assert attendance.close_deserted(set(), 1.0) == []

@@ -382,7 +382,7 @@ def test_one_without_subscribers_is_kept_for_a_request_and_goes_then() -> None:
     kept = Keeping()
     lonely = kept.make(group_of("SELECT COUNT(*) FROM R"), now=100.0)
     loved = kept.make(group_of("SELECT COUNT(*) FROM S"), now=100.0)
-    kept.attendance.attend(loved.channel)
+    kept.attendance.attend(loved.channel, None)
     kept.all.expire(100.0 + KEPT_S - 1)
     assert lonely in kept.all
     kept.all.expire(100.0 + KEPT_S)
@@ -396,7 +396,7 @@ def test_one_without_subscribers_is_kept_for_a_request_and_goes_then() -> None:
 def test_a_table_can_be_dropped_if_only_deserted_conditions_read_it() -> None:
     kept = Keeping()
     one = kept.make(group_of("SELECT COUNT(*) FROM R"))
-    attending, _ = kept.attendance.attend(one.channel)
+    attending, _ = kept.attendance.attend(one.channel, None)
     assert kept.all.close_now("r", {attending.number}) == []
     with pytest.raises(TableInUse):
         kept.engine.execute("DROP TABLE R")

@@ -21,7 +21,7 @@ from hullcast.clients.sdk.client import Client
 from hullcast.network.wire.bodies import Body, FetchRows
 from hullcast.network.wire.errors import BadSetting, DeadlineMissed, DuplicateTable, NotPermitted
 from tests.support.cluster import PATIENCE_S, PATIENT, TaskMember, cluster, wait_for
-from tests.system.test_security import secured
+from tests.support.secured import secured
 
 CREATE = "CREATE TABLE {} (K INTEGER PRIMARY KEY, V REAL)"
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT COUNT(*) FROM n, T"

@@ -80,6 +80,7 @@ LIMITS = {
     "different queries in one request": SERVER.subscribe_groups,
     "subscriptions of a client": groups.MOST_SUBSCRIPTIONS,
     "different queries open at once, whatever their values": SERVER.max_channels,
+    "different queries open at once of one key": SERVER.channels_per_client,
     "different conditional subscriptions at once": SERVER.max_conditionals,
     "different conditional subscriptions of one key": SERVER.max_conditionals // 2,
     "bytes of the rows that a conditional subscription brings": evaluating.RESULT_BYTES,

@@ -302,3 +302,22 @@ async def test_a_directory_with_an_endpoint_that_is_none_ends_no_node() -> None:
         assert node.dialer.endpoints == (above.endpoint,)
         parent.joined[0].send(encode(Directory(bytes(16), ((b"s" * 16, "tcp://nowhere"), (node.id, "")), ())))
         await wait_until(lambda: node.reattached == 1)  # a ring, and the server's endpoint is of no use
+
+
+async def test_groups_that_went_are_told_of_together_and_wait_while_the_way_up_is_full() -> None:
+    async with running_listener(limits=QUICK) as (above, parent), running_node(above.endpoint) as node:
+        await wait_until(lambda: node.attached)
+        left = {("ann", channel): channel + 1 for channel in range(bodies.MOST_LEFT + 1)}
+        fill(node)
+        node.children.router.left.update(left)
+        node._round(report=False)
+        assert node.children.router.left == left
+        await wait_until(lambda: not node.children.router.left)
+        await wait_until(lambda: len(told(parent)) == 2)
+        groups = [group for body in told(parent) for group in body.groups]
+        assert {(owner, channel): count for owner, channel, count in groups} == left
+
+
+def told(parent: Parent) -> list[bodies.Left]:
+    said = [bodies.decode(frame.body) for frame in map(decode, parent.frames) if isinstance(frame, Request)]
+    return [body for body in said if isinstance(body, bodies.Left)]

@@ -663,3 +663,34 @@ def test_every_kernel_of_routing_is_compiled_once() -> None:
 
 def test_the_budget_that_is_measured_is_the_one_that_servers_and_nodes_have() -> None:
     assert ServerSettings().cover_budget == NodeSettings(parent=("tcp://127.0.0.1:1",)).cover_budget == BUDGET
+
+
+def test_groups_of_clients_are_counted_when_they_go_however_they_go() -> None:
+    router = Router()
+    for peer, owner in ((1, "ann"), (2, "ann"), (3, "bob")):
+        router.join(peer, exact=True, owner=owner)
+    router.join(9, exact=False)
+    never = np.array([[np.inf, -np.inf]])
+    for peer in (1, 2, 3, 9):
+        router.install(peer, *(Install(group, 5, "rectangles", False, np.array([[0.0, 1.0]])) for group in (1, 2)))
+    assert not router.left
+    router.withdraw(1, 1)
+    router.withdraw(1, 1)  # which it does not have
+    router.withdraw(9, 1)
+    assert router.left == {("ann", 5): 1}
+    router.install(1, Install(2, 6, "rectangles", False, np.array([[0.0, 1.0]])))  # in place of the other
+    assert router.left == {("ann", 5): 2}
+    router.install(3, Install(3, 5, "rectangles", False, never))
+    assert router.left[("bob", 5)] == 1
+    router.install(3, Install(4, 5, "rectangles", False, np.array([[0.0, 1.0]])), taken=False)
+    assert router.left[("bob", 5)] == 2
+    router.leave(2)
+    assert router.left == {("ann", 5): 4, ("bob", 5): 2}
+    router.install(2, Install(7, 6, "rectangles", False, np.array([[0.0, 1.0]])))  # the reply comes too late
+    assert router.left[("ann", 6)] == 1
+    router.void(3)
+    assert router.left[("bob", 5)] == 4
+    router.clear(fresh_link=False)
+    assert router.left[("ann", 6)] == 2
+    router.clear()
+    assert not router.left

@@ -246,6 +246,9 @@ any_body: SearchStrategy[bodies.Body] = st.one_of(
     st.builds(bodies.FetchRows, ids, st.integers(1, 9)),
     st.builds(bodies.DropRows, ids),
     st.builds(bodies.LinksGone, st.lists(numbers, max_size=4).map(tuple)),
+    st.builds(
+        bodies.Left, st.lists(st.tuples(names, numbers, numbers.map(lambda number: number or 1)), max_size=3).map(tuple)
+    ),
     st.builds(bodies.SetPolicy, names, st.sampled_from(["warehouse", "streams"])),
     st.builds(
         bodies.Subscribe, st.lists(groups(), max_size=2).map(tuple), st.none() | numbers, st.none() | ids,

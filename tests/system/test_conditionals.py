@@ -25,7 +25,7 @@ from hullcast.network.wire.bodies import Group, Trigger
 from hullcast.network.wire.durations import seconds_of
 from hullcast.network.wire.errors import NotPermitted
 from tests.support.cluster import SERVER, Cluster, cluster, wait_for
-from tests.system.test_security import RIGHTS, allowed, secured
+from tests.support.secured import RIGHTS, allowed, secured
 
 PATIENCE_S = 120.0
 TABLES = {

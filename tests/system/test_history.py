@@ -24,7 +24,7 @@ from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.client import Client
 from hullcast.network.wire.errors import BadSetting, ClientClosed, HistoryGone, NoHistory, NotPermitted, UnknownTable
 from tests.support.cluster import PATIENCE_S, PATIENT, ROOT, TaskMember, cluster, wait_for
-from tests.system.test_security import secured
+from tests.support.secured import secured
 
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, V REAL, S TEXT)"
 
@@ -107,7 +107,7 @@ async def test_what_cannot_be_read_is_refused_in_a_clear_sentence(tmp_path: Path
 
 
 async def test_history_needs_the_right_to_query_the_table(tmp_path: Path) -> None:
-    async with asyncio.timeout(PATIENCE_S), secured(tmp_path, tmp_path / "data") as made:
+    async with asyncio.timeout(PATIENCE_S), secured(tmp_path, data=tmp_path / "data") as made:
         async with made.client("admin") as hc:
             await hc.execute("CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, PER REAL)")
         async with made.client("ticker") as hc:

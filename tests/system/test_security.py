@@ -3,119 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import zmq
 
-from hullcast.broker.server.service import Server
 from hullcast.broker.server.settings import ServerSettings
+from hullcast.clients.cli.commands.explain import in_words
+from hullcast.clients.cli.commands.tables import listing
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import configure
 from hullcast.network.link.peer import Peer
-from hullcast.network.node.node import Node
 from hullcast.network.node.settings import NodeSettings
-from hullcast.network.security.curve import Curve
-from hullcast.network.security.keys import KeyPair, make_pair, write_pair
 from hullcast.network.security.rights import Rights
 from hullcast.network.settings.common import SecuritySettings
 from hullcast.network.wire import bodies, frames
-from hullcast.network.wire.errors import BadSetting, ConnectionLost, NotPermitted, PeerClosed
+from hullcast.network.wire.errors import BadSetting, ConnectionLost, NotPermitted, PeerClosed, UnknownTable
 from tests.support.cluster import COMMAND, PATIENCE_S, wait_for
 from tests.support.links import Child, running_dialer
+from tests.support.secured import RIGHTS, allowed, curve_of, gateway, running, secured
 
-NAMES = ("server", "gateway", "admin", "ticker", "reader", "outsider", "impostor")
-RIGHTS: dict[str, dict[str, object]] = {
-    "gateway": {"node": True},
-    "admin": {"admin": True},
-    "ticker": {"publish": ["STOCK"]},
-    "reader": {"subscribe": ["stock"], "query": ["STOCK"]},
-}
 CREATE = "CREATE TABLE {} (SYMBOL TEXT PRIMARY KEY, PER REAL)"
 LOWEST = "SELECT MIN(PER) FROM {}"
 ROW = {"SYMBOL": "ACME", "PER": 12.5}
-
-
-@dataclass
-class Secured:
-    """A server and a gateway with keys and an allow list."""
-
-    folder: Path
-    pairs: dict[str, KeyPair]
-    context: zmq.Context[Any]
-    server: Server
-    node: Node
-
-    def client(self, who: str, endpoint: str = "", server: str = "server", timeout: float = PATIENCE_S) -> Client:
-        """A client with that key; it dials the gateway."""
-        at = endpoint or self.node.endpoint
-        expected = "gateway" if at == self.node.endpoint and server == "server" else server
-        key, public = self.folder / f"{who}.key", self.folder / f"{expected}.pub"
-        return Client(configure(at, key=key, server_key=public, timeout=timeout, name=who), self.context)
-
-
-@asynccontextmanager
-async def secured(folder: Path, data: Path | None = None) -> AsyncIterator[Secured]:
-    pairs = {name: make_pair(name) for name in NAMES}
-    for pair in pairs.values():
-        write_pair(pair, folder)
-    rights = allowed(pairs, RIGHTS)
-    context: zmq.Context[Any] = zmq.Context()
-    async with AsyncExitStack() as stack:
-        stack.callback(context.destroy, linger=0)
-        server = Server(
-            ServerSettings(
-                listen="tcp://127.0.0.1:0",
-                data=data,
-                security=SecuritySettings(key=folder / "server.key", allow=folder / "allow.toml"),
-            ),
-            rights,
-            curve=_curve(pairs["server"]),
-            context=context,
-        )
-        await stack.enter_async_context(running(server.run))
-        node = gateway(folder, server, pairs["gateway"], pairs["server"], rights, context)
-        await stack.enter_async_context(running(node.run))
-        await wait_for(lambda: node.path, "the gateway is attached")
-        yield Secured(folder, pairs, context, server, node)
-
-
-def allowed(pairs: dict[str, KeyPair], granted: dict[str, dict[str, object]]) -> Rights:
-    return Rights.parse(
-        {"key": [{"name": name, "public": pairs[name].public, **rights} for name, rights in granted.items()]}
-    )
-
-
-def gateway(
-    folder: Path, server: Server, pair: KeyPair, parent: KeyPair, rights: Rights, context: zmq.Context[Any]
-) -> Node:
-    settings = NodeSettings(
-        parent=(server.endpoint,),
-        name=pair.name,
-        security=SecuritySettings(key=folder / f"{pair.name}.key", allow=folder / "allow.toml"),
-    )
-    return Node(settings, rights, curve=_curve(pair), parent_curve=_curve(pair, parent), context=context)
-
-
-def _curve(pair: KeyPair, other: KeyPair | None = None) -> Curve:
-    return Curve(pair.public, pair.secret, other.public if other is not None else None)
-
-
-@asynccontextmanager
-async def running(run: Callable[[asyncio.Event], Any]) -> AsyncIterator[None]:
-    started = asyncio.Event()
-    task = asyncio.create_task(run(started), name="test.service")
-    try:
-        await started.wait()
-        yield
-    finally:
-        task.cancel()
-        ended = await asyncio.gather(task, return_exceptions=True)
-    assert isinstance(ended[0], asyncio.CancelledError), ended
 
 
 async def test_each_key_may_do_what_the_list_says_and_nothing_else(tmp_path: Path) -> None:
@@ -217,7 +127,7 @@ async def test_a_right_withdrawn_holds_no_more_for_what_waits_already(body: bodi
                 s.server.take_rights(less)
 
         s.server.on_request = came_and_withdrawn  # type: ignore[method-assign]
-        curve = _curve(s.pairs["reader"], s.pairs["server"])
+        curve = curve_of(s.pairs["reader"], s.pairs["server"])
         stranger = running_dialer(s.server.endpoint, name="stranger", curve=curve, context=s.context)
         async with stranger as (dialer, child), s.client("ticker") as ticker:
             dialer.send(frames.encode(frames.Request(1, (), None, bodies.encode(body))))
@@ -254,3 +164,56 @@ async def test_the_command_line_refuses_plain_text_beyond_this_host() -> None:
         assert process.returncode == code, output
         assert b"Traceback" not in output
         assert (b"plain text" in output) == (code == 2), output
+
+
+async def test_the_sql_behind_views_and_streams_is_shown_to_keys_that_may_read_all_it_reads(tmp_path: Path) -> None:
+    """`part` may use what is made of SECRET, `all` may read SECRET itself."""
+    made: dict[str, Any] = {"query": ["SRC", "SUMS", "HOT"], "subscribe": ["SRC", "HOT"]}
+    also: dict[str, Any] = {"query": [*made["query"], "SECRET"], "subscribe": made["subscribe"]}
+    granted = {**RIGHTS, "admin": {"admin": True, "publish": ["*"], "query": ["*"]}, "part": made, "all": also}
+    joined = "SELECT s.SYMBOL, x.PER FROM SRC s JOIN SECRET x USING (SYMBOL) WHERE x.PER > 4711"
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        secured(tmp_path, granted) as s,
+        s.client("admin") as admin,
+        s.client("part") as part,
+        s.client("all") as everything,
+    ):
+        await admin.execute(CREATE.format("SECRET"))
+        await admin.execute("CREATE STREAM SRC (SYMBOL TEXT, P REAL)")
+        await admin.execute(f"CREATE STREAM HOT AS {joined}")
+        for name in ("SUMS", "OTHERS"):
+            view = f"CREATE VIEW {name} AS SELECT SYMBOL, SUM(PER) AS P FROM SECRET WHERE PER > 4711 GROUP BY SYMBOL"
+            await admin.execute(f"{view} WITH (response_time = '1s')")
+        await admin.publish("SECRET", [ROW])
+        await admin.query("SELECT * FROM SUMS")
+
+        async def seen(hc: Client) -> list[Any]:
+            found = [await hc.tables(), await hc.views()]
+            for text in ("SELECT * FROM SUMS", "SELECT SYMBOL FROM HOT", "SELECT SYMBOL FROM SRC"):
+                found.append(await hc.explain(text))
+            return [*found, await hc.explain("SELECT * FROM SUMS", when="SELECT SYMBOL FROM HOT")]
+
+        shown, hidden = await seen(everything), await seen(part)
+        assert "OTHERS" not in str(shown + hidden), "nobody but the admin has a right to it"
+        assert [str(one).count("4711") > 0 for one in shown] == [True, True, True, True, False, True]
+        assert not [one for one in hidden if "4711" in str(one) or "secret" in str(one).lower()]
+        assert hidden[0]["HOT"]["stream"]["source"] is hidden[1]["SUMS"]["sql"] is None
+        assert hidden[1]["SUMS"]["columns"] == shown[1]["SUMS"]["columns"]
+        for call in (
+            part.explain(LOWEST.format("OTHERS")),
+            part.subscribe(LOWEST.format("OTHERS")),
+            part.subscribe("SELECT * FROM SUMS", when=LOWEST.format("OTHERS")),
+            part.subscribe("SELECT NOSUCH FROM SECRET", every=10),
+            part.subscribe("SELECT MIN(NOSUCH) FROM SECRET"),
+            part.query("SELECT NOSUCH FROM SRC, SECRET"),
+        ):
+            with pytest.raises(NotPermitted):
+                await call
+        for unknown in (part.query("SELECT * FROM NOSUCH"), part.subscribe(LOWEST.format("NOSUCH"))):
+            with pytest.raises(UnknownTable) as caught:
+                await unknown
+            assert set(caught.value.known) == {"SRC", "HOT"}
+        assert "4711" in (await admin.views())["OTHERS"]["sql"]
+        assert listing(*hidden[:2])  # the command line can show what is left
+        assert [in_words(one) for one in hidden[2:4]]

@@ -17,8 +17,8 @@ from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import configure
 from hullcast.network.wire.errors import NotPermitted, PromiseTooShort, SqlError, TimedOut
 from tests.support.cluster import PATIENCE_S, PATIENT, cluster, wait_for
+from tests.support.secured import allowed, secured
 from tests.system.test_full_disk import confined
-from tests.system.test_security import allowed, secured
 from tests.system.test_warehouse_answers import workers
 
 if TYPE_CHECKING:

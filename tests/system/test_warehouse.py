@@ -23,7 +23,7 @@ from hullcast.broker.warehouse.messages import message_bytes
 from hullcast.clients.sdk.client import Client
 from hullcast.network.wire.errors import HullcastError, NotPermitted, Overloaded, SqlError, UnknownTable
 from tests.support.cluster import PATIENCE_S, PATIENT, Cluster, TaskMember, cluster, wait_for
-from tests.system.test_security import secured
+from tests.support.secured import secured
 
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, X REAL, S TEXT, AT TIMESTAMP)"
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"

@@ -17,7 +17,7 @@ from hullcast.clients.cli.commands.connection import (
     connected,
     trigger_of,
 )
-from hullcast.clients.cli.commands.operators import derived_in_words
+from hullcast.clients.cli.commands.operators import UNSHOWN, derived_in_words
 from hullcast.network.matching.messages import POINTS, RECTANGLES
 from hullcast.network.wire.durations import duration_text, time_shown
 
@@ -102,7 +102,7 @@ def _views(views: dict[str, Any]) -> list[tuple[str, str]]:
     """What views are, and how they are kept ready."""
     lines = []
     for name, view in views.items():
-        lines.append((f"view {name}", view["sql"]))
+        lines.append((f"view {name}", view["sql"] or UNSHOWN))
         kept = view["upkeep"]
         if not kept:
             lines.append(("upkeep", "not begun yet"))

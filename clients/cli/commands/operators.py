@@ -10,13 +10,18 @@ from hullcast.network.wire.durations import time_shown
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+#: In place of the SQL of a view or stream.
+UNSHOWN = "(its SELECT reads tables that this key may not read)"
 #: Characters of a progress chart.
 WIDTH, HEIGHT = 56, 9
 
 
 def derived_in_words(name: str, known: Mapping[str, Any], *, is_hidden: bool) -> list[tuple[str, str]]:
     """How a derived stream is computed, as headings and sentences."""
-    lines = [("join" if is_hidden else f"stream {name}", known["source"]), ("computed", _state(known, is_hidden))]
+    lines = [
+        ("join" if is_hidden else f"stream {name}", known["source"] or UNSHOWN),
+        ("computed", _state(known, is_hidden)),
+    ]
     if known["memory_limit"] is not None:
         lines.append(("memory", memory_in_words(known)))
     if known.get("needed_bytes"):

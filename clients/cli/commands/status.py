@@ -126,6 +126,12 @@ def screen(now: StatusSample, before: StatusSample | None) -> RenderableType:
         if channels
         else [Text("no channel is open: there are no subscriptions", "dim")]
     )
+    share = now.status.get("channels_per_client")
+    if channels and share is not None:
+        refused = f"; {share['refused']:,} subscriptions refused" if share["refused"] else ""
+        parts.append(
+            Text(f"channels of one client: {share['most']:,} at most, {share['limit']:,} allowed{refused}", "dim")
+        )
     return Group(*parts)
 
 

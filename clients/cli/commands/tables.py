@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hullcast.clients.cli.commands.connection import add_connection_arguments, as_json, connected
+from hullcast.clients.cli.commands.operators import UNSHOWN
 from hullcast.clients.cli.commands.status import retained_in_words
 from hullcast.network.wire.durations import duration_text
 
@@ -58,7 +59,9 @@ def listing(tables: Mapping[str, Any], views: Mapping[str, Any]) -> list[Table]:
         head = ("stream", "tuples", "retains", "columns, and what it is made of")
         parts.append(_listed(head, [_stream(name, facts) for name, facts in streams.items()]))
     if views:
-        rows = [(name, duration_text(view["response_time_s"]), Text(view["sql"])) for name, view in views.items()]
+        rows = [
+            (name, duration_text(view["response_time_s"]), Text(view["sql"] or UNSHOWN)) for name, view in views.items()
+        ]
         parts.append(_listed(("view", "ready in", "made by"), rows))
     return parts
 
