@@ -147,6 +147,8 @@ class HistoryReads:
         if isinstance(asked, ReadChanges):
             name, given, without = "after", asked.after, first
         before = without if given is None else given
+        if isinstance(asked, ReadChanges) and given == 0:
+            before = life.created  # from the beginning, wherever that is
         if before < first:
             raise gone(life, before + 1, kept_from)
         if before > synced:

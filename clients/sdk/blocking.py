@@ -474,9 +474,10 @@ class BlockingClient(_Face[Client]):
     ) -> Iterator[ChangePart]:
         """The changes of a table behind sequence number `after`, in order, each once; a portion at a time.
 
-        Without `after` they begin with the first that the server keeps. They end with `through`, or else with what is
-        on the server's disk when this is asked. Needs the right to query the table, and a server with a data directory;
-        HistoryGone says from where on changes are kept. `timeout` is for each portion.
+        Without `after` they begin with the first that the server keeps; with 0 they begin with the table's first one,
+        and HistoryGone says if that is no longer kept. They end with `through`, or else with what is on the server's
+        disk when this is asked. Needs the right to query the table, and a server with a data directory. HistoryGone
+        says from where on changes are kept. `timeout` is for each portion.
         """
         return self._portions(self._inner.changes(table, after, through, timeout=timeout))
 
