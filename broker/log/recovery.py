@@ -8,7 +8,6 @@ DIR/lock  identity  checkpoint-<record>.sqlite  log/<record>.log
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import sqlite3
@@ -46,6 +45,7 @@ from hullcast.network.wire.errors import (
     LogBroken,
     LogDamaged,
 )
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from hullcast.broker.log.record import Record
     from hullcast.broker.scheduling.driver import Work
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 CHECKPOINTS_KEPT = 2  # the newest, and one to fall back on
 TEMPORARY_PREFIX = "hullcast-queries-"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,6 +29,7 @@ from hullcast.network.wire.errors import (
     UsageError,
     to_wire,
 )
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     Ready = Callable[[Prepared], None]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Runs under way at once. The warehouse has its own places and its own order; more would only wait there.
 AT_ONCE = 4

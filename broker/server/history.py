@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import sys
@@ -30,6 +29,7 @@ from hullcast.network.wire.errors import (
     Overloaded,
 )
 from hullcast.network.wire.limits import DEFAULT
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hullcast.broker.log.recovery import DataDirectory
     from hullcast.network.wire.frames import Origin, Request
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Requests that may wait, of all and of one owner; when full, more are refused as Overloaded.
 WAITING, WAITING_PER_OWNER = 1000, 100

@@ -6,7 +6,6 @@ Spark's checkpoint is all that is needed to read each change once.
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from hullcast.clients.sdk.blocking import BlockingClient
 from hullcast.clients.spark.options import EARLIEST, LATEST
 from hullcast.clients.spark.schema import arrow_schema
 from hullcast.network.wire.errors import BadSetting, HistoryGone, HullcastError, UsageError
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hullcast.clients.sdk.history import ChangePart, History, TablePart
     from hullcast.clients.spark.options import Access
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Rows of a partition, and the most partitions, unless the user says how many. One process of the server reads for all.
 PARTITION_ROWS, MOST_PARTITIONS = 250_000, 16
