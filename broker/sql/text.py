@@ -236,6 +236,16 @@ def refuse(node: exp.Expr, reason: str, accepted: str = "") -> NoReturn:
     raise SqlError(describe(node), reason, accepted)
 
 
+class Unfollowed(SqlError):
+    """A SELECT that `query` may answer, but no subscription follows; `parse_subscription` adds the ways that there are
+    to have its rows."""
+
+
+def refuse_to_follow(node: exp.Expr, reason: str, accepted: str = "") -> NoReturn:
+    """Raise the error for a part that subscriptions do not have, and queries do."""
+    raise Unfollowed(describe(node), reason, accepted)
+
+
 def check_only(node: exp.Expr, allowed: set[str], reason: str, accepted: str) -> None:
     """Refuse a node with any clause besides the allowed ones.
 
