@@ -77,7 +77,10 @@ _INSTEAD: Final = {
     **dict.fromkeys(("SELECT", "WITH", "VALUES", "FROM"), _READ),
     **dict.fromkeys(("BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT"), _TOGETHER),
     "ADVANCE": _TABLES,
-    "ALTER": "DROP TABLE and CREATE TABLE again, then write the rows again",
+    "ALTER": Remedy(
+        "create another table and copy the rows: engine.upsert(new, [row._asdict() for row in engine.query(sql)])",
+        "create another table and copy the rows: publish(new, [row._asdict() for row in await query(sql)])",
+    ),
 }
 
 

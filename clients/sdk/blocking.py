@@ -8,6 +8,7 @@ at a time.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import threading
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from hullcast.clients.sdk.client import connect as connect_async
 from hullcast.clients.sdk.publisher import WINDOW_BYTES, Publisher
 from hullcast.clients.sdk.subscription import LiveSubscription
 from hullcast.clients.sdk.subscriptions import LiveSubscriptions
-from hullcast.network.wire.errors import ClientClosed
+from hullcast.network.wire.errors import ClientClosed, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -441,10 +442,23 @@ class BlockingPublisher(_Face[Publisher]):
             return self._inner.waiting_bytes + self._bytes
 
 
+def _refuse_in_a_loop() -> None:
+    """UsageError in a running event loop, which waiting would hold up: for ever, if what is waited for runs in it.
+    Cells of notebooks may wait, though they run in one."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    if not hasattr(builtins, "__IPYTHON__"):
+        why = "the blocking client was called inside a running event loop, which it would hold up"
+        raise UsageError(f"{why}; use `async with hullcast.connect(..) as hc:` there")
+
+
 class BlockingClient(_Face[Client]):
     """A connection to a server, as `hullcast.connect_blocking(..)` returns it: close it, or use `with`."""
 
     def __init__(self, make: Callable[[], Client]) -> None:
+        _refuse_in_a_loop()
         thread = LoopThread("hullcast client")
         self._closing = threading.Lock()
         try:

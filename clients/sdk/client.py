@@ -36,8 +36,9 @@ from hullcast.network.wire.errors import (
     TimedOut,
 )
 from hullcast.network.wire.fields import ID_BYTES
+from hullcast.network.wire.logs import logger
 from hullcast.network.wire.value_columns import row_count
-from hullcast.network.wire.values import from_user, keys_to_column, rows_to_columns, scalars
+from hullcast.network.wire.values import KEYS_ONLY, condition_in, from_user, keys_to_column, rows_to_columns, scalars
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Sequence
@@ -57,9 +58,12 @@ if TYPE_CHECKING:
 
     ChangeBody = bodies.Execute | bodies.Publish | bodies.Delete
 
+log = logger(__name__)
+
 #: Changes without a reply. The server remembers the receipts of a publisher's last 64: a retry must find its own.
 CHANGES_WAITING = 32
 CHANGES_WAITING_BYTES = 32 << 20
+_NO_SUCH_KEY = f"no row has this key{KEYS_ONLY}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,14 +228,18 @@ class Client:
         return Publisher(self._gathering, self._check_open, str(table), nan, window_bytes, on_error)
 
     async def delete(self, table: str, keys: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
-        """Delete rows by primary key (one key or a list). A key that does not exist changes nothing."""
+        """Delete rows by primary key (one key or a list), not by a condition. A key that does not exist changes
+        nothing."""
         name = str(table)
         columns = {"keys": keys_to_column(keys, name)}
 
         def piece(which: slice, number: int) -> ChangeBody:
             return bodies.Delete(name, some_rows(columns, None, which)[0]["keys"], self._publisher, number)
 
-        return await self._change_in_pieces(columns, piece, name, f"delete from {name}", _timeout(timeout))
+        receipt = await self._change_in_pieces(columns, piece, name, f"delete from {name}", _timeout(timeout))
+        if receipt.deleted == 0 and (key := condition_in(keys)) is not None:
+            log.warning(_NO_SUCH_KEY, extra={"table": name, "key": key})
+        return receipt
 
     async def progress(self, stream: str, timestamp: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
         """Say that a stream's time has come to `timestamp` (a datetime, or ISO-8601 text): no earlier tuple follows.
