@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import stat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
+from hullcast.network.wire.logs import logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 

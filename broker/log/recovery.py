@@ -8,7 +8,6 @@ DIR/lock  identity  checkpoint-<record>.sqlite  log/<record>.log
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import sqlite3
@@ -47,6 +46,7 @@ from hullcast.network.wire.errors import (
     LogBroken,
     LogDamaged,
 )
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from hullcast.broker.log.record import Record
     from hullcast.broker.scheduling.driver import Work
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 CHECKPOINTS_KEPT = 2  # the newest, and one to fall back on
 #: How often recovery says how far it is: to its caller, and in the log.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +39,7 @@ from hullcast.network.wire.errors import (
     UsageError,
     to_wire,
 )
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from hullcast.network.wire.bodies import Body, Explain
     from hullcast.network.wire.frames import Origin, Request
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Brain:

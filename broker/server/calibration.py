@@ -6,7 +6,6 @@ and it may be written or removed beside a running server, which has read it alre
 
 from __future__ import annotations
 
-import logging
 import os
 import platform
 from typing import TYPE_CHECKING
@@ -15,11 +14,12 @@ from hullcast.broker.joins.costs import DEFAULTS, Coefficients
 from hullcast.broker.log.private import open_private
 from hullcast.broker.log.segment import sync_directory
 from hullcast.network.wire.errors import BadDirectory
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 NAME = "joins.json"
 LARGEST_BYTES = 1 << 16

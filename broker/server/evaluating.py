@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,6 +30,7 @@ from hullcast.network.wire.errors import (
     UsageError,
     to_wire,
 )
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     Ready = Callable[[Prepared], None]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Bytes of one result: it goes to every subscriber, and is kept for those that reconnect. In base64 it is a third
 #: more, and must be no longer than a text may be (`WireLimits.text_bytes`).

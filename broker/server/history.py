@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 import os
 import signal
@@ -32,6 +31,7 @@ from hullcast.network.wire.errors import (
     Overloaded,
 )
 from hullcast.network.wire.limits import DEFAULT
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hullcast.broker.log.recovery import DataDirectory
     from hullcast.network.wire.frames import Origin, Request
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Requests that may wait, of all and of one owner; when full, more are refused as Overloaded.
 WAITING, WAITING_PER_OWNER = 1000, 100
@@ -155,6 +155,8 @@ class HistoryReads:
         if isinstance(asked, ReadChanges):
             name, given, without = "after", asked.after, first
         before = without if given is None else given
+        if isinstance(asked, ReadChanges) and given == 0:
+            before = life.created  # from the beginning, wherever that is
         if before < first:
             raise gone(life, before + 1, kept_from)
         if before > synced:

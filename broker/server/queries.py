@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import time
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from hullcast.network.wire.errors import (
     Overloaded,
     UnknownTable,
 )
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     Check = Callable[[Origin, tuple[str, ...]], None]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Queries that may wait, of all and of one owner; when full, more are refused as Overloaded.
 WAITING, WAITING_PER_OWNER = 1000, 200

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import time
 from collections import deque
@@ -57,6 +56,7 @@ from hullcast.network.wire.errors import (
 from hullcast.network.wire.fields import ID_BYTES
 from hullcast.network.wire.frames import Directory, NodeEntry, Reply, Request
 from hullcast.network.wire.limits import DEFAULT
+from hullcast.network.wire.logs import logger
 from hullcast.network.wire.value_columns import most_rows
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from hullcast.network.wire.frames import Origin
     from hullcast.network.wire.value_columns import ValueColumns
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Seconds between two rounds: progress to the children, channels to close, checkpoints.
 ROUND_S = 0.1

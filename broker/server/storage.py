@@ -13,7 +13,6 @@ queries fail, and the next one tries again.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import tempfile
 import time
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING
 from hullcast.broker.log.recovery import TemporaryFolder, open_directory, open_memory
 from hullcast.broker.server.changing import apply_record
 from hullcast.network.wire.errors import CheckpointFailed, ConnectionLost, LogBroken, QueriesFailed, Unavailable
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hullcast.broker.server.settings import ServerSettings
     from hullcast.broker.server.working import Working
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Bytes of a temporary log after which it begins again behind a new checkpoint; more if that is larger itself.
 TEMPORARY_LOG_BYTES = 32 << 20

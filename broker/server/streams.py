@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import socket
@@ -48,6 +47,7 @@ from hullcast.broker.tables.travel import values_of
 from hullcast.broker.warehouse.messages import Logged, MessageEnd
 from hullcast.network.wire.columns import TextColumn
 from hullcast.network.wire.errors import BadSetting, HullcastError, Overloaded, TooLarge, from_wire
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.value_columns import ValueColumns
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Updates that the process may be behind before publishers of the streams that it reads are refused.
 MOST_BEHIND = 250_000

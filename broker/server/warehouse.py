@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import socket
@@ -43,6 +42,7 @@ from hullcast.broker.warehouse.messages import (
 )
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.network.wire.errors import BadSetting, ConnectionLost, HullcastError, from_wire
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.warehouse.messages import QueryLimits
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Seconds between two messages on what was released, unless a query must know.
 RELEASE_S = 0.02

@@ -14,10 +14,17 @@ from sqlglot import exp
 from hullcast.broker.sql.bounds import Comparison
 from hullcast.broker.sql.encode import Domain, Slot
 from hullcast.broker.sql.query import JoinOn, Ref
-from hullcast.broker.sql.refusals import ONLY_EQUAL, ONLY_EQUAL_HINT, UNORDERED, refuse_expression, refuse_null_test
+from hullcast.broker.sql.refusals import (
+    ONLY_EQUAL,
+    ONLY_EQUAL_HINT,
+    UNORDERED,
+    refuse_expression,
+    refuse_not,
+    refuse_null_test,
+)
 from hullcast.broker.sql.scope import Scope
 from hullcast.broker.sql.terms import Given, Operand, Side, TermReader
-from hullcast.broker.sql.text import refuse
+from hullcast.broker.sql.text import refuse, refuse_to_follow
 from hullcast.broker.tables.schema import ColumnType
 from hullcast.network.wire.errors import SqlError
 
@@ -80,10 +87,12 @@ class ConditionReader:
 
     def _refuse(self, node: exp.Expr) -> NoReturn:
         refuse_null_test(node)
-        if isinstance(node, UNORDERED):
+        if isinstance(node, (*UNORDERED, exp.Not)):
             kinds = {self.scope.column(self.scope.resolve(column)).type for column in node.find_all(exp.Column)}
+            if isinstance(node, exp.Not):
+                refuse_not(node, kinds)
             if ColumnType.TEXT in kinds:
-                refuse(node, ONLY_EQUAL, ONLY_EQUAL_HINT)
+                refuse_to_follow(node, ONLY_EQUAL, ONLY_EQUAL_HINT)
         refuse_expression(node)
 
     def _between(self, node: exp.Between) -> None:
@@ -120,16 +129,16 @@ class ConditionReader:
             case 2:
                 self._meet(node, left, comparison, right)
             case _:
-                refuse(node, "more than two columns are compared", _PLAIN_HINT)
+                refuse_to_follow(node, "more than two columns are compared", _PLAIN_HINT)
 
     def _bound(self, node: exp.Expr, column: Side, comparison: Comparison, value: Side) -> None:
         """`column comparison value`, both sides free of arithmetic."""
         sign, ref = column.columns[0]
         if sign < 0 or column.operands or len(value.operands) != 1:
-            refuse(node, "arithmetic is not supported", _PLAIN_HINT)
+            refuse_to_follow(node, "arithmetic is not supported", _PLAIN_HINT)
         kind = self.scope.column(ref).type
         if kind is ColumnType.TEXT and comparison is not Comparison.EQUAL:
-            refuse(node, ONLY_EQUAL, ONLY_EQUAL_HINT)
+            refuse_to_follow(node, ONLY_EQUAL, ONLY_EQUAL_HINT)
         slot = Slot(self.scope.label(ref), _DOMAINS[kind])
         self.conditions.append(Condition(ref, comparison, self.terms.operand(*value.operands[0], slot)))
 
@@ -166,10 +175,10 @@ class ConditionReader:
     def _difference(self, node: exp.Expr, columns: list[tuple[int, Ref]]) -> tuple[Ref, Ref]:
         """The left and the right table's column of a difference, whichever is subtracted."""
         if len(columns) != 2 or columns[0][0] == columns[1][0]:
-            refuse(node, "this arithmetic is not supported", _BAND_HINT)
+            refuse_to_follow(node, "this arithmetic is not supported", _BAND_HINT)
         first, second = sorted(ref for _, ref in columns)
         if first.side == second.side:
-            refuse(node, "two columns of one table cannot be compared", "compare a column with a value or ?")
+            refuse_to_follow(node, "two columns of one table cannot be compared", "compare a column with a value or ?")
         return first, second
 
     def _meet_equal(self, node: exp.Expr, left: int, right: int) -> None:
@@ -198,7 +207,7 @@ class ConditionReader:
     def _meet_once(self, node: exp.Expr, on: JoinOn) -> None:
         """Two tables meet in one way; saying the same again, or bounding the same band again, is fine."""
         if self.on is not None and self.on != on:
-            refuse(
+            refuse_to_follow(
                 node,
                 "the tables are joined in another way already",
                 "join on one equality or on one band",

@@ -50,6 +50,22 @@ _TYPE_HINT = (
 )
 _CONSTRAINT_HINT = "accepted: NOT NULL, PRIMARY KEY, and PRIMARY KEY (column) at the end"
 _KEY_HINT = "mark exactly one column PRIMARY KEY"
+_KEYS_HINT = "make one TEXT column of them and mark that PRIMARY KEY, as in ID = 'ACME/2024'"
+#: Types and constraints that others have, and what to do instead.
+_TYPES_INSTEAD: Final[dict[object, str]] = {
+    exp.DataType.Type.BOOLEAN: "use INTEGER with 0 and 1",
+    exp.DataType.Type.DECIMAL: "use REAL, or INTEGER with the smallest unit, such as cents",
+    exp.DataType.Type.DATE: "use TIMESTAMP",
+    exp.DataType.Type.UUID: "use TEXT",
+    exp.DataType.Type.JSON: "use TEXT, or a column for each value",
+}
+_INSTEAD: Final[tuple[tuple[type[exp.Expr], str], ...]] = (
+    (exp.DefaultColumnConstraint, "leave it out: a column that a row does not name is NULL; publish the value"),
+    (exp.AutoIncrementColumnConstraint, "leave it out: choose the keys where you publish, or CREATE STREAM"),
+    (exp.UniqueColumnConstraint, "leave it out: only the primary key is unique"),
+    (exp.CheckColumnConstraint, "leave it out, and check values where you publish"),
+    (exp.Reference, "leave it out: no table depends on another"),
+)
 _NO_KEY = "leave it out: the key of a stream is POSITION, which the server assigns"
 LONGEST_PERIOD_S: Final = 366 * 86400.0
 LONGEST_RETAINED_S: Final = 100 * LONGEST_PERIOD_S
@@ -345,7 +361,8 @@ def _checked(name: str, columns: list[Column], keys: list[str]) -> Table:
     if not keys:
         raise SqlError(name, "the table has no primary key", _KEY_HINT)
     if len(keys) > 1:
-        raise SqlError(", ".join(keys), "the primary key must be one column, named once", _KEY_HINT)
+        hint = _KEYS_HINT if len(set(map(fold, keys))) > 1 else _KEY_HINT
+        raise SqlError(", ".join(keys), "the primary key must be one column, named once", hint)
     table = Table(name, tuple(columns), 0)
     key = table.position(keys[0])
     columns[key] = replace(columns[key], not_null=True)
@@ -369,7 +386,8 @@ def _column(node: exp.ColumnDef) -> tuple[Column, bool]:
         elif isinstance(kind, exp.PrimaryKeyColumnConstraint) and not any(kind.args.values()):
             is_key = True
         else:
-            refuse(constraint, "this constraint is not supported", _CONSTRAINT_HINT)
+            instead = next((hint for one, hint in _INSTEAD if isinstance(kind, one)), _CONSTRAINT_HINT)
+            refuse(constraint, "this constraint is not supported", instead)
     return Column(plain_name(node.this), _type(node), not_null or is_key), is_key
 
 
@@ -379,7 +397,9 @@ def _type(node: exp.ColumnDef) -> ColumnType:
         refuse(node, "the column has no type", _TYPE_HINT)
     known = _TYPES.get(declared.this)
     if known is None or declared.args.get("nested"):
-        refuse(declared, f"column {plain_name(node.this)} has an unknown type", _TYPE_HINT)
+        instead = _TYPES_INSTEAD.get(declared.this)
+        hint = _TYPE_HINT if instead is None else f"{instead}; {_TYPE_HINT}"
+        refuse(declared, f"column {plain_name(node.this)} has an unknown type", hint)
     if declared.expressions and known is not ColumnType.TEXT:  # VARCHAR(10) is TEXT, as in SQLite
         refuse(declared, "this type takes no size", _TYPE_HINT)
     return known

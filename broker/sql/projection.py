@@ -10,7 +10,7 @@ from sqlglot import exp
 from hullcast.broker.sql.query import Ref
 from hullcast.broker.sql.refusals import refuse_expression
 from hullcast.broker.sql.scope import Scope
-from hullcast.broker.sql.text import check_only, refuse
+from hullcast.broker.sql.text import check_only, refuse, refuse_to_follow
 from hullcast.network.answers.kinds import KINDS, NUMBERS, ORDERED, SubscriptionKind
 from hullcast.network.wire.errors import SqlError
 
@@ -38,14 +38,14 @@ def read_output(select: exp.Select, scope: Scope) -> Output:
     functions = [kind for kind in map(_function, items) if kind is not None]
     if functions or distinct:
         if len(scope.tables) > 1:
-            refuse(
+            refuse_to_follow(
                 items[0],
                 "aggregates and DISTINCT over a join are not supported",
                 "select columns of the join",
             )
         if len(items) > 1:
-            hint = "make one subscription for each aggregate; GROUP BY is not supported"
-            refuse(select, "an aggregate or DISTINCT must be the only item after SELECT", hint)
+            hint = "make one subscription for each aggregate"
+            refuse_to_follow(select, "an aggregate or DISTINCT must be the only item after SELECT", hint)
         _check_window(items[0], scope)
     if distinct:
         return _distinct(distinct, items[0], scope)
@@ -97,7 +97,7 @@ def _distinct(clause: exp.Expr, item: exp.Expr, scope: Scope) -> Output:
     check_only(clause, set(), "DISTINCT ON is not supported", "accepted: SELECT DISTINCT column")
     column = item.unalias()
     if not isinstance(column, exp.Column) or isinstance(column.this, exp.Star):
-        refuse(item, "DISTINCT takes one column", "accepted: SELECT DISTINCT column")
+        refuse_to_follow(item, "DISTINCT takes one column", "accepted: SELECT DISTINCT column")
     y = scope.resolve(column)
     return Output(KINDS["DISTINCT"], (item.alias or scope.column(y).name,), y)
 
@@ -116,16 +116,16 @@ def _call(kind: SubscriptionKind, item: exp.Expr, scope: Scope) -> Output:
         check_only(argument, set(), "* takes no options", f"accepted: {name}(*)")
         return Output(kind, (item.alias or f"{name}(*)",))
     if isinstance(argument, exp.Distinct):
-        refuse(call, f"{name}(DISTINCT ..) is not supported", "accepted: SELECT DISTINCT column")
+        refuse_to_follow(call, f"{name}(DISTINCT ..) is not supported", "accepted: SELECT DISTINCT column")
     if not isinstance(argument, exp.Column) or isinstance(argument.this, exp.Star):
-        refuse(call, f"{name} takes a plain column", _accepted())
+        refuse_to_follow(call, f"{name} takes a plain column", _accepted())
     y = scope.resolve(argument)
     column = scope.column(y)
     if column.type.value not in kind.takes:
         same = [other.name for other in KINDS.values() if other.takes == kind.takes]
         hint = f"{' and '.join(same)} {'take' if len(same) > 1 else 'takes'} "
         hint += _TYPES.get(kind.takes, " and ".join(kind.takes))
-        refuse(call, f"{name} of {scope.label(y)} is not supported", hint)
+        refuse_to_follow(call, f"{name} of {scope.label(y)} is not supported", hint)
     return Output(kind, (item.alias or f"{name}({column.name})",), y)
 
 
@@ -153,7 +153,7 @@ def _refs(node: exp.Expr, scope: Scope) -> list[Ref]:
     if isinstance(node, exp.Column):
         return [scope.resolve(node)]
     if isinstance(node, exp.Placeholder | exp.Literal):
-        refuse(node, "constants are not supported after SELECT", _accepted())
+        refuse_to_follow(node, "constants are not supported after SELECT", _accepted())
     if isinstance(node, exp.Binary | exp.Unary | exp.Func):
-        refuse(node, "expressions are not supported after SELECT", _accepted())
+        refuse_to_follow(node, "expressions are not supported after SELECT", _accepted())
     refuse_expression(node, _accepted())

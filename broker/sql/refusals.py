@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Final, NoReturn
 
 from sqlglot import exp
+from sqlglot.errors import ErrorLevel
 
-from hullcast.broker.sql.text import refuse
+from hullcast.broker.sql.text import Statement, describe, read_statement, refuse, refuse_to_follow
+from hullcast.broker.sql.view import CREATE_VIEW, read_create_view
+from hullcast.broker.tables.schema import ColumnType, Table, fold
 from hullcast.network.wire.errors import Remedy
 
 _CONJUNCTION = "accepted: conditions joined by AND, each col BETWEEN a AND b or col <, <=, =, >=, > a value"
@@ -15,7 +20,6 @@ _NULLS = Remedy("use engine.query() to find rows with NULL", "use query() to fin
 #: An empty hint: what is accepted where the expression stands.
 _REFUSED: Final[tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...]] = (
     ((exp.Or, exp.Xor), "OR is not supported in a subscription", "make one subscription for each alternative"),
-    ((exp.Not,), "NOT is not supported in a subscription", "turn the comparison around: NOT x < 5 is x >= 5"),
     ((exp.NEQ,), "<> is not supported in a subscription", "make two subscriptions, one with < and one with >"),
     ((exp.In,), "IN is not supported in a subscription", "make one subscription for each value, with ="),
     (
@@ -24,23 +28,29 @@ _REFUSED: Final[tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...]] = (
         "TEXT columns support = only",
     ),
     ((exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ), "IS is not supported in a subscription", "compare with ="),
-    ((exp.Null,), "a comparison with NULL is never true", "compare with a value"),
     ((exp.Boolean,), "TRUE and FALSE are not supported", ""),
     (
         (exp.Subquery, exp.Query, exp.Exists, exp.SubqueryPredicate),
         "subqueries are not supported in a subscription",
         "make one subscription for each query",
     ),
-    ((exp.Placeholder, exp.Parameter), "parameters are written as ?", "write ? for each value and give them in order"),
-    ((exp.Interval,), "INTERVAL is not supported", "write a number of seconds, or ? and pass a timedelta"),
     ((exp.Window,), "windows are not supported in a subscription", "accepted: one aggregate over the whole range"),
     ((exp.Case, exp.If), "CASE is not supported in a subscription", ""),
     ((exp.AggFunc,), "this aggregate is not supported here", ""),
-    ((exp.Func,), "functions are not supported in a subscription", "accepted: ABS(s.b - r.b) <= d as a join condition"),
+    ((exp.Func,), "functions are not supported in a subscription", ""),
     ((exp.Tuple,), "rows cannot be compared as a whole", "write one comparison for each column"),
     ((exp.Collate,), "collations are not supported", "compare TEXT with ="),
     ((exp.Binary, exp.Unary), "this arithmetic is not supported", "compare a plain column with a value"),
 )
+#: Mistakes, which no query would answer either.
+_MISTAKES: Final[tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...]] = (
+    ((exp.Null,), "a comparison with NULL is never true", "compare with a value"),
+    ((exp.Placeholder, exp.Parameter), "parameters are written as ?", "write ? for each value and give them in order"),
+    ((exp.Interval,), "INTERVAL is not supported", "write a number of seconds, or ? and pass a timedelta"),
+)
+_TURNED: Final = {exp.LT: ">=", exp.LTE: ">", exp.GT: "<=", exp.GTE: "<"}
+_CLOCKS: Final = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.CurrentDatetime)
+_CLOCK_NAMES: Final = ("NOW", "GETDATE", "SYSDATE", "LOCALTIMESTAMP", "UNIXEPOCH")
 
 #: Conditions that no range can express; on a TEXT column the reason is that it has no ranges at all.
 UNORDERED: Final = (exp.NEQ, exp.Like, exp.ILike, exp.Glob, exp.RegexpLike, exp.SimilarTo)
@@ -65,9 +75,99 @@ def refuse_null_test(node: exp.Expr) -> None:
     refuse(node, "IS NULL is not supported in a subscription", _NULLS)
 
 
+def refuse_not(node: exp.Not, kinds: Collection[ColumnType]) -> NoReturn:
+    """Refuse NOT over columns of these types, with the comparison turned around if that is accepted."""
+    inner = node.this.unnest()
+    reason = "NOT is not supported in a subscription"
+    if ColumnType.TEXT in kinds:
+        refuse_to_follow(node, reason, "TEXT columns support = only: make one subscription for each other value")
+    sign = _TURNED.get(type(inner))
+    if sign is not None:
+        refuse_to_follow(node, reason, f"write {describe(inner.this)} {sign} {describe(inner.expression)}")
+    if isinstance(inner, exp.EQ | exp.Between):
+        refuse_to_follow(node, reason, "make two subscriptions, one with < and one with >")
+    refuse_to_follow(node, reason)
+
+
+def refuse_time(node: exp.Expr, joined: bool) -> None:
+    """Refuse the time of now, and (but for the bands of joins) what is added to a time; if it is one of them."""
+    reads_clock = isinstance(node, _CLOCKS) or (
+        isinstance(node, exp.Func)
+        and (
+            node.name.upper() in _CLOCK_NAMES or any(text.name.lower() == "now" for text in node.find_all(exp.Literal))
+        )
+    )
+    if reads_clock:
+        hint = "bind a datetime with ?, or use a window over a stream: FROM stream [RANGE '1h']"
+        refuse(node, "time does not move by itself in a subscription", hint)
+    if isinstance(node, exp.Interval) and not joined:
+        refuse(node, "INTERVAL is not supported", "compute the time in your program and bind the datetime with ?")
+
+
 def refuse_expression(node: exp.Expr, accepted: str = _CONJUNCTION) -> NoReturn:
     """Refuse a part with the hint for its kind, or with the general one."""
+    for kinds, reason, hint in _MISTAKES:
+        if isinstance(node, kinds):
+            refuse(node, reason, hint)
     for kinds, reason, hint in _REFUSED:
         if isinstance(node, kinds):
-            refuse(node, reason, hint or accepted)
+            refuse_to_follow(node, reason, hint or accepted)
     refuse(node, "this is not supported here", accepted)
+
+
+#: Characters of a SELECT that an error writes out; of a longer one it shows the beginning and the end.
+_WRITTEN_OUT: Final = 160
+#: Words and signs up to which it is tried as a view; that takes a millisecond or two.
+_VIEW_TOKENS: Final = 100
+
+
+def with_other_ways(accepted: str, sql: str, statement: Statement, catalog: Mapping[str, Table]) -> Remedy:
+    """What is accepted instead of a SELECT, and how its rows can be had as it is.
+
+    A server sends all rows again when its tables change, or at times, or keeps them as a view, if it is one that a view
+    can be; an engine answers it once. Nothing is said of streams, whose windows no query knows.
+    """
+    tree = statement.tree
+    hidden = {fold(one.alias) for one in tree.find_all(exp.CTE)}
+    named = dict.fromkeys(fold(table.name) for table in tree.find_all(exp.Table))
+    tables = [catalog.get(name) for name in named if name not in hidden]
+    known = [table.name for table in tables if table is not None and table.stream is None]
+    once = f"engine.query({_quoted(sql)})"
+    local = f"{accepted}; or ask once: {once}" if accepted else f"ask once: {once}"
+    if not known or len(known) < len(tables) or statement.windows:
+        return Remedy(accepted, accepted)
+    several = " or ".join([", ".join(known[:-1]), known[-1]] if len(known) > 1 else known)
+    bound = ", .." if statement.placeholders else ""
+    call = f'hc.subscribe({_quoted(sql)}{bound}, when="{", ".join(known)}")'
+    ways = f'To get all rows whenever {several} changes: {call}; every="1h" instead of when= sends them on a schedule'
+    if len(statement.tokens) <= _VIEW_TOKENS and (view := _as_view(tree)) is not None:
+        ways += f". To keep them ready for query(): {view}"
+    return Remedy(local, f"{accepted}. {ways}" if accepted else f"t{ways[1:]}")
+
+
+def _as_view(tree: exp.Expr) -> str | None:
+    """The statement that keeps a SELECT ready, without what is left for those who read it; None if it cannot be."""
+    with suppress(Exception):  # a foreign printer on a stranger's tree; advice is all that is lost
+        select = tree.copy()
+        for clause in ("order", "limit", "offset"):
+            select.set(clause, None)
+        text = select.sql(dialect="sqlite", comments=False, unsupported_level=ErrorLevel.IGNORE)
+        view = f"CREATE VIEW name AS {text} WITH (response_time = '50ms')"
+        read_create_view(read_statement(view, ("CREATE",), CREATE_VIEW), view)
+        return view.replace(text, _short(text))
+    return None
+
+
+def _quoted(sql: str) -> str:
+    quotes = '"""' if '"' in sql else '"'
+    return f"{quotes}{_short(sql)}{quotes}"
+
+
+def _short(sql: str) -> str:
+    """A SELECT on one line; of a long one the beginning and the end, which say which it is."""
+    line = " ".join(sql.split()).rstrip("; ")
+    line = line if line.isprintable() else ascii(line)
+    if len(line) <= _WRITTEN_OUT:
+        return line
+    half = _WRITTEN_OUT // 2
+    return f"{line[:half].rpartition(' ')[0] or line[:half]} .. {line[-half:].partition(' ')[2] or line[-half:]}"

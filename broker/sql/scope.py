@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from hullcast.broker.sql.query import Ref, Window
-from hullcast.broker.sql.text import Statement, check_only, describe, refuse
+from hullcast.broker.sql.text import Statement, Unfollowed, check_only, describe, refuse, refuse_to_follow
 from hullcast.broker.tables.schema import Column, Table, fold
 from hullcast.network.wire.durations import seconds_of
 from hullcast.network.wire.errors import SqlError, UnknownColumn, UnknownTable
@@ -96,7 +96,7 @@ def read_scope(select: exp.Select, catalog: Mapping[str, Table], statement: Stat
     check_only(from_clause, {"this"}, "FROM takes a table", _TABLE_HINT)
     joins = select.args.get("joins") or []
     if len(joins) > 1:
-        refuse(joins[1], "a query joins at most two tables", "split it into several subscriptions")
+        refuse_to_follow(joins[1], "a subscription joins at most two tables", "split it into several subscriptions")
     nodes = [from_clause.this, *(_joined(join) for join in joins)]
     sources = [_source(node, catalog) for node in nodes]
     names, tables = tuple(name for name, _ in sources), tuple(table for _, table in sources)
@@ -109,7 +109,7 @@ def read_scope(select: exp.Select, catalog: Mapping[str, Table], statement: Stat
 def _source(node: object, catalog: Mapping[str, Table]) -> tuple[str, Table]:
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         part = describe(node) if isinstance(node, exp.Expr) else str(node)
-        raise SqlError(part, "only plain tables can be read", _TABLE_HINT)
+        raise Unfollowed(part, "only plain tables can be read", _TABLE_HINT)
     check_only(node, {"this", "alias"}, "a table takes a name and an alias, nothing else", _TABLE_HINT)
     alias = node.args.get("alias")
     if alias is not None:
@@ -160,7 +160,7 @@ def _joined(join: exp.Join) -> object:
     """The joined table, if the join is an inner one."""
     kind = " ".join(str(join.args.get(word) or "") for word in ("method", "side", "kind")).split()
     if kind not in ([], ["INNER"], ["CROSS"]):  # a comma is read as CROSS
-        refuse(
+        refuse_to_follow(
             join,
             f"{' '.join(kind)} JOIN is not supported in a subscription",
             "accepted: JOIN s USING (c) | ON r.x = s.y | ON s.b - r.b BETWEEN lo AND hi",
@@ -174,7 +174,7 @@ def _using(join: exp.Join, tables: tuple[Table, ...]) -> str | None:
     if not columns:
         return None
     if len(columns) > 1 or not isinstance(columns[0], exp.Identifier):
-        refuse(join, "tables are joined on one column", "accepted: USING (column)")
+        refuse_to_follow(join, "tables are joined on one column", "accepted: USING (column)")
     name: str = columns[0].name
     for table in tables:
         table.position(name)

@@ -14,13 +14,14 @@ from hullcast.broker.sql.conditions import Condition, ConditionReader, read_cond
 from hullcast.broker.sql.encode import ParameterColumn
 from hullcast.broker.sql.projection import read_output
 from hullcast.broker.sql.query import Predicates, Ref, Shape
+from hullcast.broker.sql.refusals import with_other_ways
 from hullcast.broker.sql.scope import Scope, read_scope
 from hullcast.broker.sql.terms import Given, Operand
-from hullcast.broker.sql.text import Statement, check_only, read_statement, refuse
+from hullcast.broker.sql.text import Statement, Unfollowed, check_only, read_statement, refuse_to_follow
 from hullcast.broker.tables.schema import ColumnType, Table, fold
 from hullcast.network.answers.kinds import SubscriptionKind
 from hullcast.network.matching.messages import RECTANGLES
-from hullcast.network.wire.errors import InvariantBroken, Remedy, SqlError
+from hullcast.network.wire.errors import InvariantBroken, SqlError
 
 MAXIMUM_RANGES: Final = 8
 MOST_MEMORY: Final = 100_000_000
@@ -30,10 +31,7 @@ _WORDS: Final = ("SELECT", "WITH")
 _CLAUSES: Final = {
     "group": (
         "GROUP BY is not supported in a subscription",
-        Remedy(
-            "make one subscription per group, with = on the column, or use engine.query()",
-            "make one subscription per group, with = on the column, or use query()",
-        ),
+        "make one subscription per group, with = on the column",
     ),
     "having": ("HAVING is not supported in a subscription", "limit the rows with WHERE"),
     "order": (
@@ -75,9 +73,16 @@ def parse_subscription(sql: str, catalog: Mapping[str, Table]) -> ParsedQuery:
     Raises SqlError for anything outside the language, UnknownTable and UnknownColumn for names.
     """
     statement = read_statement(sql, _WORDS, _GRAMMAR)
+    try:
+        return _understood(sql, statement, catalog)
+    except Unfollowed as error:
+        raise SqlError(error.part, error.reason, with_other_ways(error.accepted, sql, statement, catalog)) from None
+
+
+def _understood(sql: str, statement: Statement, catalog: Mapping[str, Table]) -> ParsedQuery:
     select = statement.tree
     if not isinstance(select, exp.Select):
-        refuse(select, "it is not one SELECT", "make one subscription for each SELECT")
+        refuse_to_follow(select, "it is not one SELECT", "make one subscription for each SELECT")
     _check_clauses(select)
     scope = read_scope(select, catalog, statement)
     output = read_output(select, scope)
@@ -124,7 +129,7 @@ def _check_clauses(select: exp.Select) -> None:
     for name, (reason, hint) in _CLAUSES.items():
         clause = select.args.get(name)
         if clause:
-            refuse(clause if isinstance(clause, exp.Expr) else select, reason, hint)
+            refuse_to_follow(clause if isinstance(clause, exp.Expr) else select, reason, hint)
     check_only(
         select,
         {"expressions", "from_", "where", "joins", "distinct"},
@@ -148,10 +153,10 @@ def _arrange(kind: SubscriptionKind, reader: ConditionReader, scope: Scope) -> t
         ranges |= set([ref for ref in equal if scope.column(ref).type is not ColumnType.TEXT][:1])
     if kind.answers.form == RECTANGLES and len(ranges) > 1:
         names = ", ".join(scope.column(ref).name for ref in sorted(ranges))
-        raise SqlError(names, f"{kind.name} supports a range on one column only", "use = on the others")
+        raise Unfollowed(names, f"{kind.name} supports a range on one column only", "use = on the others")
     if len(ranges) > MAXIMUM_RANGES:
         names = ", ".join(scope.column(ref).name for ref in sorted(ranges))
-        raise SqlError(names, f"ranges on {len(ranges)} columns", f"at most {MAXIMUM_RANGES} are supported")
+        raise Unfollowed(names, f"ranges on {len(ranges)} columns", f"at most {MAXIMUM_RANGES} are supported")
     return tuple(sorted(ranges)), tuple(ref for ref in equal if ref not in ranges)
 
 

@@ -16,7 +16,7 @@ from sqlglot import exp
 from hullcast.broker.sql.bounds import Code, negated
 from hullcast.broker.sql.encode import ENCODERS, Domain, Slot, Unfit
 from hullcast.broker.sql.query import Ref
-from hullcast.broker.sql.refusals import refuse_expression
+from hullcast.broker.sql.refusals import refuse_expression, refuse_time
 from hullcast.broker.sql.scope import Scope
 from hullcast.broker.sql.text import describe, refuse
 from hullcast.network.wire.errors import SqlError
@@ -88,6 +88,7 @@ class TermReader:
                 case exp.Literal() | exp.Cast():
                     side.operands.append((sign, term))
                 case _:
+                    refuse_time(term, joined=len(self.scope.tables) > 1)
                     refuse_expression(term, _OPERAND_HINT)
         return side
 

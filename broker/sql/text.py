@@ -77,7 +77,10 @@ _INSTEAD: Final = {
     **dict.fromkeys(("SELECT", "WITH", "VALUES", "FROM"), _READ),
     **dict.fromkeys(("BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT"), _TOGETHER),
     "ADVANCE": _TABLES,
-    "ALTER": "DROP TABLE and CREATE TABLE again, then write the rows again",
+    "ALTER": Remedy(
+        "create another table and copy the rows: engine.upsert(new, [row._asdict() for row in engine.query(sql)])",
+        "create another table and copy the rows: publish(new, [row._asdict() for row in await query(sql)])",
+    ),
 }
 
 
@@ -234,6 +237,16 @@ def describe(node: exp.Expr) -> str:
 def refuse(node: exp.Expr, reason: str, accepted: str = "") -> NoReturn:
     """Raise the SqlError that names this part of the tree."""
     raise SqlError(describe(node), reason, accepted)
+
+
+class Unfollowed(SqlError):
+    """A SELECT that `query` may answer, but no subscription follows; `parse_subscription` adds the ways that there are
+    to have its rows."""
+
+
+def refuse_to_follow(node: exp.Expr, reason: str, accepted: str = "") -> NoReturn:
+    """Raise the error for a part that subscriptions do not have, and queries do."""
+    raise Unfollowed(describe(node), reason, accepted)
 
 
 def check_only(node: exp.Expr, allowed: set[str], reason: str, accepted: str) -> None:

@@ -7,7 +7,6 @@ operators work: while queues hold too much, nothing more is read, unless all of 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -41,6 +40,7 @@ from hullcast.broker.tables.schema import ColumnType, fold
 from hullcast.broker.tables.travel import travelling
 from hullcast.network.wire.columns import size_bytes
 from hullcast.network.wire.errors import HistoryGone, HullcastError, InvariantBroken, TooLarge, to_wire
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from hullcast.broker.streams.plan import StreamQuery
     from hullcast.broker.streams.runner import Results
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Updates of the log that are read at once, and seconds that operators run before others have their turn.
 STRETCH, SLICE_S = 8192, 0.005

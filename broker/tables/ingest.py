@@ -29,6 +29,7 @@ from hullcast.broker.tables.values import (
 )
 from hullcast.network.wire.errors import BadBatch, BadValue
 from hullcast.network.wire.value_columns import Mixed, is_values, row_count, taken
+from hullcast.network.wire.values import KEYS_ONLY, condition_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,6 +103,8 @@ def ingest_keys(table: Table, keys: Values, interner: Interner) -> Floats:
         return encode_numbers(column, keys)
     except Refused as refused:
         reason = "NaN is not allowed in a key" if refused.reason is NAN else refused.reason
+        if type(keys) is Mixed and condition_in(list(keys.items)) is not None:
+            reason += KEYS_ONLY
         raise BadValue(table.name, refused.row, column.name, reason) from None
 
 

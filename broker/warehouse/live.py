@@ -8,7 +8,6 @@ rows are read and written by workers (`broker/warehouse/workers.py`), and which 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 from collections import Counter
@@ -70,6 +69,7 @@ from hullcast.network.wire.errors import (
     from_wire,
     to_wire,
 )
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from hullcast.broker.warehouse.policies.policy import WarehousePolicy
     from hullcast.broker.warehouse.turns import LiveTask
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Folder of a data directory with portions of answers that wait to be fetched.
 SPOOL = "spool"

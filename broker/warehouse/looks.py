@@ -5,7 +5,6 @@ A look takes moments, and no connection stays open after it: a fork would share 
 
 from __future__ import annotations
 
-import logging
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from hullcast.broker.views.live import FoundView
 from hullcast.broker.views.loader import ViewLoader
 from hullcast.broker.warehouse.loader import Loader
 from hullcast.network.wire.errors import HullcastError
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hullcast.broker.views.file import ViewLife
     from hullcast.broker.warehouse.files import FileState
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Seconds in all for which this process counts updates that were released before it began. Meanwhile all others wait.
 COUNTING_S = 1.0

@@ -25,6 +25,7 @@ from hullcast.broker.scheduling.background import step_back
 from hullcast.broker.warehouse.live import SPOOL, LiveWarehouse
 from hullcast.broker.warehouse.messages import BlockingEnd, Logged, MessageEnd
 from hullcast.network import compiled
+from hullcast.network.wire.logs import event_of, fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 REPORT_S = 0.5
 #: How likely the kernel is to end this process if the machine runs out of memory (workers come first).
 OOM_SCORE = 500
-_STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
 def main() -> None:
@@ -87,7 +87,7 @@ class ServersLog(logging.Handler):
         self._say = say
 
     def emit(self, record: logging.LogRecord) -> None:
-        fields = {key: str(value) for key, value in record.__dict__.items() if key not in _STANDARD_FIELDS}
+        fields = {key: str(value) for key, value in fields_of(record).items()}
         if record.exc_info:
             fields["traceback"] = logging.Formatter().formatException(record.exc_info)
-        self._say(Logged(record.levelno, record.getMessage(), fields))
+        self._say(Logged(record.levelno, event_of(record), fields))

@@ -7,7 +7,6 @@ are not held for a query for long.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from hullcast.broker.scheduling.policy import FairShare, Item
 from hullcast.broker.warehouse.board import Answer, Load, Task
 from hullcast.broker.warehouse.policies.fifo import Fifo
 from hullcast.broker.warehouse.policies.policy import in_turn
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hullcast.broker.warehouse.messages import AskTables, MakeView
     from hullcast.broker.warehouse.policies.policy import WarehousePolicy
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Seconds for which a query that waits may keep its tables as they are if others need later rows of them, or for as
 #: long as it had waited before.

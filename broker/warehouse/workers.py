@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import socket
@@ -15,6 +14,7 @@ from hullcast.broker.scheduling.heartbeat import is_stopped
 from hullcast.broker.warehouse.files import remove_unfinished_of
 from hullcast.broker.warehouse.messages import MessageEnd, SharedOut
 from hullcast.broker.warehouse.worker import serve
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hullcast.broker.warehouse.turns import LiveTask
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Seconds after which another fork is tried, where there was no memory or no process for one.
 FORK_PAUSE_S = 0.5

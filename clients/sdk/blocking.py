@@ -8,6 +8,7 @@ at a time.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import threading
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from hullcast.clients.sdk.client import connect as connect_async
 from hullcast.clients.sdk.publisher import WINDOW_BYTES, Publisher
 from hullcast.clients.sdk.subscription import EventT_co, Subscription
 from hullcast.clients.sdk.subscriptions import Subscriptions
-from hullcast.network.wire.errors import ClientClosed
+from hullcast.network.wire.errors import ClientClosed, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -443,10 +444,23 @@ class BlockingPublisher(_Face[Publisher]):
             return self._inner.waiting_bytes + self._bytes
 
 
+def _refuse_in_a_loop() -> None:
+    """UsageError in a running event loop, which waiting would hold up: for ever, if what is waited for runs in it.
+    Cells of notebooks may wait, though they run in one."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    if not hasattr(builtins, "__IPYTHON__"):
+        why = "the blocking client was called inside a running event loop, which it would hold up"
+        raise UsageError(f"{why}; use `async with hullcast.connect(..) as hc:` there")
+
+
 class BlockingClient(_Face[Client]):
     """A connection to a server, as `hullcast.connect_blocking(..)` returns it: close it, or use `with`."""
 
     def __init__(self, make: Callable[[], Client]) -> None:
+        _refuse_in_a_loop()
         thread = LoopThread("hullcast client")
         self._closing = threading.Lock()
         try:
@@ -476,9 +490,10 @@ class BlockingClient(_Face[Client]):
     ) -> Iterator[ChangePart]:
         """The changes of a table behind sequence number `after`, in order, each once; a portion at a time.
 
-        Without `after` they begin with the first that the server keeps. They end with `through`, or else with what is
-        on the server's disk when this is asked. Needs the right to query the table, and a server with a data directory;
-        HistoryGone says from where on changes are kept. `timeout` is for each portion.
+        Without `after` they begin with the first that the server keeps; with 0 they begin with the table's first one,
+        and HistoryGone says if that is no longer kept. They end with `through`, or else with what is on the server's
+        disk when this is asked. Needs the right to query the table, and a server with a data directory. HistoryGone
+        says from where on changes are kept. `timeout` is for each portion.
         """
         return self._portions(self._inner.changes(table, after, through, timeout=timeout))
 

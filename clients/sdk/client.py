@@ -36,8 +36,9 @@ from hullcast.network.wire.errors import (
     TimedOut,
 )
 from hullcast.network.wire.fields import ID_BYTES
+from hullcast.network.wire.logs import logger
 from hullcast.network.wire.value_columns import row_count
-from hullcast.network.wire.values import from_user, keys_to_column, rows_to_columns, scalars
+from hullcast.network.wire.values import KEYS_ONLY, condition_in, from_user, keys_to_column, rows_to_columns, scalars
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
@@ -73,9 +74,12 @@ if TYPE_CHECKING:
         timeout: float | None
 
 
+log = logger(__name__)
+
 #: Changes without a reply. The server remembers the receipts of a publisher's last 64: a retry must find its own.
 CHANGES_WAITING = 32
 CHANGES_WAITING_BYTES = 32 << 20
+_NO_SUCH_KEY = f"no row has this key{KEYS_ONLY}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,14 +244,18 @@ class Client:
         return Publisher(self._gathering, self._check_open, str(table), nan, window_bytes, on_error)
 
     async def delete(self, table: str, keys: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
-        """Delete rows by primary key (one key or a list). A key that does not exist changes nothing."""
+        """Delete rows by primary key (one key or a list), not by a condition. A key that does not exist changes
+        nothing."""
         name = str(table)
         columns = {"keys": keys_to_column(keys, name)}
 
         def piece(which: slice, number: int) -> ChangeBody:
             return bodies.Delete(name, some_rows(columns, None, which)[0]["keys"], self._publisher, number)
 
-        return await self._change_in_pieces(columns, piece, name, f"delete from {name}", _timeout(timeout))
+        receipt = await self._change_in_pieces(columns, piece, name, f"delete from {name}", _timeout(timeout))
+        if receipt.deleted == 0 and (key := condition_in(keys)) is not None:
+            log.warning(_NO_SUCH_KEY, extra={"table": name, "key": key})
+        return receipt
 
     async def progress(self, stream: str, timestamp: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
         """Say that a stream's time has come to `timestamp` (a datetime, or ISO-8601 text): no earlier tuple follows.
@@ -386,9 +394,10 @@ class Client:
     ) -> AsyncGenerator[ChangePart, None]:
         """The changes of a table behind sequence number `after`, in order, each once; a portion at a time.
 
-        Without `after` they begin with the first that the server keeps. They end with `through`, or else with what is
-        on the server's disk when this is asked. Needs the right to query the table, and a server with a data directory;
-        HistoryGone says from where on changes are kept. `timeout` is for each portion.
+        Without `after` they begin with the first that the server keeps; with 0 they begin with the table's first one,
+        and HistoryGone says if that is no longer kept. They end with `through`, or else
+        with what is on the server's disk when this is asked. Needs the right to query the table, and a server with a
+        data directory. HistoryGone says from where on changes are kept. `timeout` is for each portion.
         """
         return read_changes(self._ask, str(table), after, through, _timeout(timeout))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import random
 from collections import deque
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from hullcast.network.wire.errors import (
     TimedOut,
     TooLarge,
 )
+from hullcast.network.wire.logs import Sparingly, logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from hullcast.clients.sdk.mailbox import Mailbox
     from hullcast.network.wire import bodies
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: While a queue that blocks is full and a call waits, frames up to the reply are read and held, so many bytes of them.
 READ_AHEAD_BYTES = 64 << 20
@@ -131,6 +131,7 @@ class Line:
         self._timers: set[asyncio.TimerHandle] = set()
         self._linked = asyncio.Event()
         self._random = random.Random()
+        self._overflows = Sparingly()
 
     # --- from the first call to the last ---------------------------------------------------------------------
 
@@ -321,7 +322,6 @@ class Line:
 
     def on_down(self, why: str) -> None:
         """The dialer lost it."""
-        log.info("connection lost", extra={"client": self._connection.name, "why": why})
         self._perform(self.session.link_down())
         self.on_quiet()  # of what came before nothing more is heard
 
@@ -358,8 +358,12 @@ class Line:
         group = self.session.groups.get(int(mailbox.groups[listener]))
         owner = None if group is None else self.owners.get(group.number)
         if group is not None and owner is not None:  # else it is about to leave
-            log.warning("subscription overflowed", extra={"sql": group.sql})
-            owner.overflowed(mailbox.backlogs[listener].policy.buffer)
+            buffer = mailbox.backlogs[listener].policy.buffer
+            if (others := self._overflows.due(asyncio.get_running_loop().time())) is not None:
+                which = {"sql": group.sql, "parameters": group.parameters_of(listener), "buffer": buffer}
+                more = {"others_since": others} if others else {}
+                log.warning("subscription overflowed and ended", extra=which | more)
+            owner.overflowed(buffer)
 
     def regulate(self) -> None:
         """Hear no frames while a queue that blocks is full, and read none, but for those a call's reply is behind."""
@@ -435,13 +439,14 @@ class Line:
             self.dialer.send(payload)
         except ConnectionLost:
             log.debug(
-                "not sent: no link", extra={"client": self._connection.name}
-            )  # all is sent again when there is one
+                "not sent: no connection", extra={"client": self._connection.name}
+            )  # all is sent when there is one
         except Overloaded:
             if dispensable:
                 return
-            log.warning("link stuck, dialing again", extra={"client": self._connection.name})
-            self.dialer.redial(why="the queue to the server is full")
+            why = "the queue to the server is full"
+            log.warning("connecting again", extra={"client": self._connection.name, "why": why})
+            self.dialer.redial(why=why)
         except TooLarge as error:
             self._perform(self.session.not_taken(payload, error))
 

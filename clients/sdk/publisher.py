@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import time
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -19,6 +19,7 @@ from hullcast.network.wire.errors import (
     TimedOut,
     UsageError,
 )
+from hullcast.network.wire.logs import Sparingly, logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: About the bytes of rows without a receipt that a publisher holds unless it is told otherwise.
 WINDOW_BYTES = 8 << 20
@@ -94,6 +95,7 @@ class SentRows:
         self._untold: list[tuple[dict[str, Any], Exception]] = []
         self._untold_count = 0
         self._logged: set[str] = set()
+        self._failures = Sparingly()  # of on_error
 
     @property
     def lazy(self) -> bool:
@@ -121,7 +123,8 @@ class SentRows:
             try:
                 self._on_error(row.as_dict(), error)
             except Exception:
-                log.exception("on_error failed", extra={"table": self.table})
+                if (others := self._failures.due(time.monotonic())) is not None:
+                    log.exception("on_error failed", extra={"table": self.table, "others_since": others})
 
     def over(self, change: Gathered, last: int) -> None:
         """A change has its receipt, or none will come."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
@@ -21,6 +20,7 @@ from hullcast.network.wire.errors import (
     SubscriptionOverflow,
     UsageError,
 )
+from hullcast.network.wire.logs import Sparingly, logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator
@@ -36,7 +36,7 @@ else:
 
     EventT_co = TypeVar("EventT_co", covariant=True)
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Subscription(Generic[EventT_co]):
@@ -325,6 +325,7 @@ class Subscription(Generic[EventT_co]):
 
     async def _call_back(self, callback: Callable[[EventT_co], Awaitable[None] | None]) -> None:
         """Hand events to the callback, one after the other. Its errors are its own: they end nothing."""
+        failures = Sparingly()
         try:
             async for event in self:
                 try:
@@ -333,9 +334,14 @@ class Subscription(Generic[EventT_co]):
                         await result
                 except Exception:
                     self.callback_errors += 1
-                    log.exception("callback failed", extra={"sql": self.sql})
+                    if failures.due(asyncio.get_running_loop().time()) is not None:
+                        log.exception("callback failed", extra=self._facts() | {"failures": self.callback_errors})
         except HullcastError as error:
-            log.warning("subscription ended", extra={"sql": self.sql, "why": str(error)})
+            log.warning("subscription ended", extra=self._facts() | {"why": str(error)})
+
+    def _facts(self) -> dict[str, object]:
+        """Which subscription: for the log."""
+        return {"sql": self.sql, "parameters": self._group.parameters_of(self._listener)}
 
     # --- what the line calls ---------------------------------------------------------------------------------
 

@@ -201,7 +201,10 @@ class EventReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._stands
         spans = (await spans_of(client, query)).values()
         last = min(span.last for span in spans)
-        seq = max(span.first for span in spans) - 1 if self._starting == EARLIEST else int(self._starting)
+        if self._starting == EARLIEST:
+            seq = max(span.first for span in spans) - 1
+        else:
+            seq = int(self._starting) or max(span.created for span in spans)  # 0: from the beginning
         if seq > last:
             raise BadSetting("option startingSeq", seq, f"the last update on the server's disk is {last}")
         return {"seq": seq, "token": None, "created": [span.created for span in spans], "snapshot": True}

@@ -6,7 +6,6 @@ Spark's checkpoint is all that is needed to read each change once.
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from hullcast.clients.sdk.blocking import BlockingClient
 from hullcast.clients.spark.options import EARLIEST, LATEST
 from hullcast.clients.spark.schema import arrow_schema
 from hullcast.network.wire.errors import BadSetting, HistoryGone, HullcastError, UsageError
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hullcast.clients.sdk.history import ChangePart, History, TablePart
     from hullcast.clients.spark.options import Access
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Rows of a partition, and the most partitions, unless the user says how many. One process of the server reads for all.
 PARTITION_ROWS, MOST_PARTITIONS = 250_000, 16
@@ -105,13 +105,13 @@ class ChangesReader(DataSourceReader):
         with self._access.blocking() as db:
             span = db.history(self._table)
         check_same(self._table, self._created, span)
-        after = span.first - 1 if after is None else after
+        after = span.first - 1 if after is None else after or span.created
         through = span.last if through is None else through
         check_kept(self._table, after, span)
         for name, value in (("after", after), ("through", through)):
             if value > span.last:
                 raise BadSetting(f"option {name}", value, f"the last update on the server's disk is {span.last}")
-        if self._span[0] is not None and through < after:
+        if self._span[0] and through < after:
             raise BadSetting("option through", through, f"must not be less than after, which is {after}")
         return ranges(span.created, after, through, self._parts)
 
@@ -148,7 +148,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             seq = span.last
         else:
             assert isinstance(self._starting, int)
-            seq = self._starting
+            seq = self._starting or span.created  # 0: from the beginning
             if seq > span.last:
                 raise BadSetting("option startingSeq", seq, f"the last update on the server's disk is {span.last}")
         return {"seq": seq, "created": span.created}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import resource
 import socket as sockets
@@ -12,8 +11,9 @@ from typing import Final
 import zmq
 
 from hullcast.network.link.socket import MOST_SOCKETS, Message
+from hullcast.network.wire.logs import logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _FAILED: Final = (
     zmq.Event.HANDSHAKE_FAILED_NO_DETAIL,

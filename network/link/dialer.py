@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -41,8 +40,9 @@ from hullcast.network.link.socket import (
 )
 from hullcast.network.security.curve import Curve
 from hullcast.network.wire.errors import BadFrame, BadSetting, ConnectionLost, PeerError, VersionMismatch
+from hullcast.network.wire.logs import Sparingly, logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 Argument = TypeVar("Argument")
 State = Literal["new", "up", "interrupted", "down", "stopped"]
@@ -115,6 +115,7 @@ class Dialer:
         self._limits = limits or LinkLimits()
         self._context: Context = context or LinkContext.instance()
         self._role, self._name, self._id = role, name, id
+        self._whom = "server" if role == "client" else "parent"  # users of a client know no parents
         self.listen = listen
         self._random = random.Random()
         self._next = 0
@@ -129,6 +130,8 @@ class Dialer:
         self._timer: asyncio.TimerHandle | None = None
         self._tries = 0  # in vain, since the link was last steady
         self._up_at = self._attempted_at = 0.0
+        self._failures, self._down_at = 0, 0.0  # since there was a link, and when that ended
+        self._told: dict[str, tuple[str, Sparingly]] = {}  # why each address failed, as logged since then
         self._is_there = False  # the parent's ZeroMQ has answered
         self._linger_s = 0.0
         self._attempts = self._fresh = self._resumed = self._interruptions = 0
@@ -177,6 +180,7 @@ class Dialer:
             raise BadSetting("dialer", self._name, "can be started once")
         self._handler = handler
         self._loop = asyncio.get_running_loop()
+        self._down_at = self._loop.time()
         #: Becomes done only when the handler raised something other than a `PeerError`; then the dialer has stopped.
         self.failed: asyncio.Future[None] = self._loop.create_future()
         self._parted = asyncio.Event()
@@ -202,7 +206,7 @@ class Dialer:
                     async with asyncio.timeout(FAREWELL_S):
                         await self._parted.wait()
                 except TimeoutError:
-                    log.debug("parent did not answer bye", extra={"parent": self._endpoint})
+                    log.debug("bye not answered", extra=self._facts())
         finally:
             self._hang_up()
 
@@ -381,13 +385,34 @@ class Dialer:
                 self._lose_session()
             elif was_up and target is None:
                 target = self._bond.endpoint  # the same parent first: it may still have the session
-        log.info("link lost" if was_up else "parent not reached", extra={"parent": self._endpoint, "why": why})
-        self._timer = self._loop.call_later(self._pause(), self._dial, target)
+        pause_s = self._pause()
+        self._tell(was_up, why, pause_s, now)
+        self._timer = self._loop.call_later(pause_s, self._dial, target)
         if was_up:
             try:
                 self._handler.on_down(why)
             except Exception as error:  # noqa: BLE001  whoever owns the loop hears of it through `failed`
                 self._fail(error)
+
+    def _tell(self, was_up: bool, why: str, pause_s: float, now: float) -> None:
+        """Log the end of a link, and failures: the first of each address, another reason, and one now and then."""
+        again = {"next_try_s": round(pause_s, 2)}
+        if was_up:
+            self._failures, self._down_at, self._told = 0, now, {}
+            log.info("connection lost", extra=self._facts() | {"why": why} | again)
+            return
+        self._failures += 1
+        address = self._endpoint or ""
+        before, sparingly = self._told.get(address) or ("", Sparingly())
+        sparingly = sparingly if why == before else Sparingly()
+        self._told[address] = why, sparingly
+        if sparingly.due(now) is not None:
+            waited = {"attempts": self._failures, "for_s": round(now - self._down_at, 1)}
+            log.info("not connected", extra=self._facts() | {"why": why} | waited | again)
+
+    def _facts(self) -> dict[str, object]:
+        """Which link: for the log."""
+        return {self._whom: self._endpoint, self._role: self._name}
 
     def _pause(self) -> float:
         """No pause for the first try and one round through the other parents, then longer ones, never in step."""
@@ -513,7 +538,7 @@ class Dialer:
         self._cancel_timer()
         bond.session.pace(welcome.heartbeat_s, welcome.silence_s, now)
         self._await_tick(now)
-        log.info("link up", extra={"parent": self._endpoint, "fresh": not welcome.resumed})
+        log.info("connected", extra=self._facts() | {"resumed": welcome.resumed, "failed_attempts": self._failures})
         self._mark()
         told = dict(welcome.extra) | {
             "number": welcome.number,
@@ -621,7 +646,7 @@ class Dialer:
             self._timer.cancel()
 
     def _fail(self, error: Exception) -> None:
-        log.error("handler failed", exc_info=error)
+        log.error("handler failed", extra=self._facts(), exc_info=error)
         self.state = "stopped"
         self._writable.set()
         self._hang_up()

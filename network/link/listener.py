@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -48,8 +47,9 @@ from hullcast.network.link.socket import (
 from hullcast.network.security.authenticator import Allow, Authenticator, Entrance, user_of
 from hullcast.network.security.curve import Curve
 from hullcast.network.wire.errors import BadFrame, BadSetting, Overloaded, PeerError
+from hullcast.network.wire.logs import logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _REFUSED_MOST: Final = 4096  # connections remembered as told BYE, so that each is told once
 

@@ -31,13 +31,14 @@ from prometheus_client.metrics_core import CounterMetricFamily
 
 from hullcast.network.link.endpoints import bracketed, parse_address
 from hullcast.network.wire.errors import BadSetting
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from prometheus_client.metrics_core import Metric
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 HEADERS = {"Cache-Control": "no-store", "Server": "hullcast", "X-Content-Type-Options": "nosniff"}
 #: How long responses that are being written may delay the end of the process.

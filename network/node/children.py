@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -26,6 +25,7 @@ from hullcast.network.wire.frames import (
     decode,
     encode,
 )
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     #: Of each channel the numbers of rows (int64, as bytes, so that they can be compared); None: all.
     Selection = tuple[tuple[int, bytes | None], ...]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Messages in one frame, in bytes, about: far below what a link takes.
 FRAME_BYTES = 16 << 20

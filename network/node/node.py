@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections import deque
 from itertools import islice
@@ -29,6 +28,7 @@ from hullcast.network.wire.frames import (
     decode,
     encode,
 )
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.frames import NodeEntry
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Seconds between two rounds of small talk: progress downwards, shrunken interests upwards.
 ROUND_S = 0.1

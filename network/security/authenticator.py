@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,8 +13,9 @@ import zmq
 from zmq.utils import z85
 
 from hullcast.network.link.socket import Context, EventSocket, Message, open_zap, release_zap
+from hullcast.network.wire.logs import logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Refused keys that are logged in a minute, each once: a stranger can make keys and dial as fast as it likes.
 LOGGED_MOST: Final = 10

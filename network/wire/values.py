@@ -9,6 +9,7 @@ Values keep what a table can tell apart. Numbers of other widths, subclasses and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -75,6 +76,16 @@ def keys_to_column(keys: object, table: str = "") -> Values:
     if isinstance(keys, Mapping | set | frozenset) or made_by("pandas", keys, "DataFrame"):
         raise BadBatch(table, f"a {type(keys).__name__} is not a list of keys; pass one key or a list of keys")
     return Mixed((keys if type(keys) in PLAIN else _scalar(keys),))
+
+
+KEYS_ONLY = "; delete takes keys, not conditions: find the keys with a query first"
+_CONDITION = re.compile(r'\s*"?[^\W\d]\w*"?\s*(=|<>|!=|<|>|\bin\b|\blike\b|\bbetween\b|\bis\b)\s*\S', re.IGNORECASE)
+
+
+def condition_in(keys: object) -> str | None:
+    """The only key, if it looks like a condition: somebody may take delete for a statement of SQL."""
+    key = keys[0] if isinstance(keys, _LISTS) and len(keys) == 1 else keys
+    return key if isinstance(key, str) and _CONDITION.match(key) else None
 
 
 def _columns(rows: object, table: str) -> tuple[ValueColumns, Masks | None]:

@@ -31,6 +31,7 @@ from hullcast.network.wire.errors import (
     RetryTooOld,
     Superseded,
 )
+from hullcast.network.wire.logs import event_of
 from tests.support.durable import CREATE, apply, captured, crash, execute, only_segment, opened, publish, rows
 from tests.support.log_writer import CREATE as WRITER_CREATE
 from tests.support.log_writer import expected
@@ -299,7 +300,7 @@ def test_a_directory_that_others_could_read_is_tightened_and_said_so(
         path.chmod(0o755 if path.is_dir() else 0o644)
     opened(tmp_path / "data").close()
     assert set(modes(tmp_path / "data").values()) == {0o700, 0o600}
-    assert [line.message for line in caplog.records] == ["access of other users to the data removed"]
+    assert [event_of(line) for line in caplog.records] == ["access of other users to the data removed"]
     caplog.clear()
     opened(tmp_path / "data").close()
     assert not caplog.records
@@ -320,6 +321,6 @@ def test_a_torn_end_is_a_warning_with_file_offset_bytes_and_the_last_whole_recor
     opened(tmp_path).close()
     (line,) = [line for line in caplog.records if line.levelno >= logging.WARNING]
     said = vars(line)
-    assert line.message == "torn end of the log cut off"
+    assert event_of(line) == "torn end of the log cut off"
     assert (said["file"], said["offset"], said["cut_bytes"]) == (str(segment), whole, len(b"half a record"))
     assert (said["last_record"], said["last_seq"]) == (2, 2)

@@ -16,6 +16,7 @@ from hullcast.broker.server.service import Server
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.clients.sdk import testing
 from hullcast.network.security.rights import Rights
+from hullcast.network.wire.logs import event_of
 
 DOUBLED = Coefficients(tuple(tuple(2 * value for value in values) for values in DEFAULTS.values), this_machine())
 
@@ -50,7 +51,7 @@ def test_costs_of_another_machine_are_used_with_a_warning(tmp_path: Path, caplog
     elsewhere = Coefficients(DOUBLED.values, {"processor": "abacus"})
     store_coefficients(tmp_path, elsewhere)
     assert stored_coefficients(tmp_path) == elsewhere
-    assert [record.getMessage() for record in caplog.records] == [
+    assert [event_of(record) for record in caplog.records] == [
         "costs of join plans were measured on another machine; run `hullcast calibrate` again"
     ]
 

@@ -9,8 +9,9 @@ import pytest
 from hullcast.broker.sql.query import Ref
 from hullcast.broker.sql.subscription import ParsedQuery, parse_subscription
 from hullcast.broker.tables.schema import Column, ColumnType, Table
+from hullcast.clients.cli.main import in_commands
 from hullcast.network.answers.kinds import KINDS, SubscriptionKind
-from hullcast.network.wire.errors import SqlError, UnknownColumn, UnknownTable
+from hullcast.network.wire.errors import SqlError, UnknownColumn, UnknownTable, from_wire, to_wire
 
 _TYPES = {"T": ColumnType.TEXT, "R": ColumnType.REAL, "I": ColumnType.INTEGER, "D": ColumnType.TIMESTAMP}
 
@@ -110,7 +111,7 @@ def test_a_selection_may_have_eight_ranges_and_no_ninth() -> None:
     ("sql", "hint"),
     [
         ("SELECT MIN(PER) FROM Stock WHERE PER > 1 OR RISK > 1", "one subscription for each alternative"),
-        ("SELECT MIN(PER) FROM Stock WHERE NOT PER > 1", "turn the comparison around"),
+        ("SELECT MIN(PER) FROM Stock WHERE NOT PER > 1", "write PER <= 1; or ask once"),
         ("SELECT MIN(PER) FROM Stock WHERE PER NOT BETWEEN 1 AND 2", "NOT"),
         ("SELECT MIN(PER) FROM Stock WHERE PER <> 1", "two subscriptions"),
         ("SELECT MIN(PER) FROM Stock WHERE PER != 1", "two subscriptions"),
@@ -129,7 +130,7 @@ def test_a_selection_may_have_eight_ranges_and_no_ninth() -> None:
         ("SELECT MIN(PER) FROM Stock WHERE PER > (SELECT 1)", "subqueries"),
         ("SELECT MIN(PER) FROM Stock WHERE EXISTS (SELECT 1)", "subqueries"),
         ("SELECT MIN(PER) FROM Stock WHERE ROUND(PER) > 1", "functions"),
-        ("SELECT MIN(PER) FROM Stock WHERE PER > datetime('now')", "functions"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER > datetime('now')", "time does not move by itself"),
         ("SELECT MIN(PER) FROM Stock WHERE MIN(PER) > 1", "not supported here; compare a column with a number"),
         ("SELECT MEDIAN(PER) FROM Stock", "one of MIN, MAX, COUNT, SUM and AVG of a column"),
         ("SELECT MIN(PER) FROM Stock WHERE PER + 1 > 2", "arithmetic"),
@@ -160,7 +161,7 @@ def test_a_selection_may_have_eight_ranges_and_no_ninth() -> None:
         ("SELECT MIN(PER) FROM Stock WHERE PER > 1 AND RISK > 1", "range on one column"),
         ("SELECT DISTINCT PER FROM Stock WHERE PER > 1 AND RISK > 1", "range on one column"),
         ("SELECT MIN(PER), MAX(PER) FROM Stock", "one subscription for each"),
-        ("SELECT SECTOR, MIN(PER) FROM Stock", "GROUP BY"),
+        ("SELECT SECTOR, MIN(PER) FROM Stock", "one subscription for each aggregate"),
         ("SELECT SECTOR, MIN(PER) FROM Stock GROUP BY SECTOR", "one subscription per group"),
         ("SELECT MIN(PER) FROM Stock HAVING MIN(PER) > 1", "HAVING"),
         ("SELECT PER FROM Stock ORDER BY PER", "in key order"),
@@ -250,14 +251,100 @@ ONLY_EQUAL = "TEXT columns support = only; use =, or make one subscription for e
         (
             "PER > 1 GROUP BY SECTOR",
             "`GROUP BY SECTOR`: GROUP BY is not supported in a subscription; make one subscription per group, with = "
-            "on the column, or use engine.query()",
+            "on the column",
         ),
     ],
 )
 def test_what_many_try_first_is_refused_with_the_way_that_works(where: str, message: str) -> None:
     with pytest.raises(SqlError) as caught:
         parse(f"SELECT COUNT(*) FROM Stock WHERE {where}")
-    assert str(caught.value) == message
+    once = f'; or ask once: engine.query("SELECT COUNT(*) FROM Stock WHERE {where}")'
+    assert str(caught.value).removesuffix(once) == message
+
+
+def said_to_clients(sql: str) -> str:
+    with pytest.raises(SqlError) as caught:
+        parse(sql)
+    return str(from_wire(*to_wire(caught.value)))
+
+
+@pytest.mark.parametrize(
+    ("sql", "tables", "view"),
+    [
+        ("SELECT C, MIN(PER) FROM Stock GROUP BY C", "Stock", "SELECT C, MIN(PER) FROM Stock GROUP BY C"),
+        ("SELECT PER FROM stock ORDER BY PER", "Stock", "SELECT PER FROM stock"),
+        ("SELECT PER FROM stock ORDER BY PER LIMIT 3", "Stock", "SELECT PER FROM stock"),
+        ("SELECT PER FROM Stock WHERE VOLUME IN (1, 2)", "Stock", "SELECT PER FROM Stock WHERE VOLUME IN (1, 2)"),
+        ("SELECT PER FROM Stock WHERE VOLUME = 1 OR PER = 2", "Stock", None),
+        ("SELECT PER FROM Stock WHERE NOT (SECTOR = 'TECH')", "Stock", None),
+        ("SELECT PER FROM Stock WHERE PER > (SELECT AVG(a) FROM r)", "Stock, r", None),
+        ("SELECT r.a FROM r LEFT JOIN s ON r.k = s.k", "r, s", None),
+        (
+            "SELECT r.a FROM r JOIN s USING (k) JOIN r x USING (k)",
+            "r, s",
+            "SELECT r.a FROM r JOIN s USING (k) JOIN r AS x USING (k)",
+        ),
+        ("SELECT PER FROM Stock UNION SELECT a FROM r", "Stock, r", None),
+        ("WITH x AS (SELECT PER FROM Stock) SELECT * FROM x", "Stock", None),
+        ("SELECT COUNT(DISTINCT PER) FROM Stock", "Stock", None),
+        ("SELECT MEDIAN(PER) FROM Stock", "Stock", None),
+    ],
+)
+def test_a_select_that_cannot_be_followed_is_refused_with_the_statements_that_bring_its_rows(
+    sql: str, tables: str, view: str | None
+) -> None:
+    said = said_to_clients(sql)
+    assert f'hc.subscribe("{sql}", when="{tables}"); every="1h" instead of when= sends' in said
+    assert "engine" not in said
+    assert view is None or said.endswith(f"CREATE VIEW name AS {view} WITH (response_time = '50ms')")
+    assert ("CREATE VIEW" in said) == (view is not None)
+    names = f'"{tables}"' if "," in tables else tables
+    assert f'`hullcast subscribe "{sql}" --when {names}`' in in_commands(said)
+    assert "--every 1h instead of --when" in in_commands(said)
+    assert "hc." not in in_commands(said)
+
+
+def test_a_long_select_is_shortened_and_parameters_are_hinted_at_in_a_refusal() -> None:
+    sql = f"SELECT {', '.join(['PER, RISK'] * 30)} FROM Stock WHERE SECTOR = ? ORDER BY PER"
+    said = said_to_clients(sql)
+    assert 'hc.subscribe("SELECT PER, RISK, PER, ' in said
+    assert " .. RISK, PER, " in said
+    assert 'FROM Stock WHERE SECTOR = ? ORDER BY PER", .., when="Stock")' in said
+    assert len(said) < 700
+
+
+@pytest.mark.parametrize(
+    "where", ["PER > 'a'", "PER > NULL", "AT > 5", "PER > NOW() - 5", "PER BETWEEN SYMMETRIC 2 AND 1"]
+)
+def test_a_mistake_is_not_answered_with_other_ways(where: str) -> None:
+    assert "when=" not in said_to_clients(f"SELECT MIN(PER) FROM Stock WHERE {where}")
+
+
+@pytest.mark.parametrize(
+    "now", ["NOW() - INTERVAL '1 hour'", "CURRENT_TIMESTAMP", "datetime('now', '-1 hour')", "date('now')"]
+)
+def test_the_time_of_now_is_refused_with_what_moves(now: str) -> None:
+    said = said_to_clients(f"SELECT COUNT(*) FROM Stock WHERE AT > {now}")
+    assert "time does not move by itself in a subscription; bind a datetime with ?" in said
+    assert "FROM stream [RANGE '1h']" in said
+    assert "JOIN" not in said.upper()
+    interval = said_to_clients("SELECT COUNT(*) FROM Stock WHERE AT > ? - INTERVAL '1 hour'")
+    assert "INTERVAL is not supported; compute the time in your program and bind the datetime with ?" in interval
+
+
+@pytest.mark.parametrize(
+    ("where", "advice"),
+    [
+        ("NOT (SECTOR = 'open')", "TEXT columns support = only: make one subscription for each other value"),
+        ("NOT PER < 5", "write PER >= 5"),
+        ("NOT (PER >= 5)", "write PER < 5"),
+        ("NOT (PER = 5)", "make two subscriptions, one with < and one with >"),
+        ("PER NOT BETWEEN 1 AND 2", "make two subscriptions, one with < and one with >"),
+        ("PER NOT IN (1, 2)", "not supported in a subscription; to get all rows whenever"),
+    ],
+)
+def test_no_advice_on_not_is_refused_next(where: str, advice: str) -> None:
+    assert advice in said_to_clients(f"SELECT COUNT(*) FROM Stock WHERE {where}")
 
 
 def test_unknown_names_are_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 import threading
 from collections.abc import Callable
@@ -213,3 +214,13 @@ def test_closing_inside_a_callback_is_refused_and_ends_nothing() -> None:
             assert hc.query("SELECT COUNT(*) FROM STOCK") == [(1,)]
     assert all("asyncio client" in str(failure) for failure in failures)
     assert len(failures) == 2
+
+
+async def test_the_blocking_client_refuses_a_running_event_loop_but_not_that_of_a_notebook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(hullcast.UsageError, match=r"inside a running event loop.*async with hullcast\.connect"):
+        hullcast.connect_blocking("tcp://127.0.0.1:1")
+    monkeypatch.setattr(builtins, "__IPYTHON__", True, raising=False)
+    with pytest.raises(hullcast.ConnectionLost):
+        hullcast.connect_blocking("tcp://127.0.0.1:1", timeout=0.01)

@@ -25,6 +25,7 @@ from hullcast.network.security.keys import KeyPair, make_pair, write_pair
 from hullcast.network.security.rights import Rights
 from hullcast.network.settings.common import SecuritySettings
 from hullcast.network.wire.errors import VersionMismatch
+from hullcast.network.wire.logs import event_of
 
 
 def test_an_argument_wins_over_the_url_that_over_the_environment_that_over_the_default(
@@ -110,7 +111,7 @@ async def test_refused_keys_are_logged_with_their_fingerprints_but_do_not_flood_
     )
 
     def lines() -> list[logging.LogRecord]:
-        return [line for line in caplog.records if line.message == "key refused"]
+        return [line for line in caplog.records if event_of(line) == "key refused"]
 
     async def knock(pair: KeyPair) -> None:
         write_pair(pair, tmp_path, force=True)

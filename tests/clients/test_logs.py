@@ -2,21 +2,92 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
 import re
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
+import hullcast
+from hullcast.broker.server.service import Server
+from hullcast.broker.server.settings import ServerSettings
 from hullcast.clients.cli.commands.serving import configure_logs
+from hullcast.clients.sdk.testing import serving
+from hullcast.network.security.rights import Rights
+from hullcast.network.wire.logs import logger
+from tests.support.cluster import PATIENCE_S, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-log = logging.getLogger("hullcast.network.node")
+log = logger("hullcast.network.node")
+
+
+@contextmanager
+def plain_logs() -> Iterator[io.StringIO]:
+    """As a program that uses the SDK sets them up: `logging.basicConfig(level=logging.INFO)`."""
+    stream, ours = io.StringIO(), logging.getLogger("hullcast")
+    handler, before = logging.StreamHandler(stream), ours.level
+    handler.setFormatter(logging.Formatter(logging.BASIC_FORMAT))
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    try:
+        yield stream
+    finally:
+        ours.removeHandler(handler)
+        ours.setLevel(before)
+
+
+async def test_a_client_that_finds_no_server_says_where_and_why_and_what_it_does_next_but_not_seven_times() -> None:
+    with plain_logs() as stream, pytest.raises(hullcast.ConnectionLost):
+        await hullcast.connect("tcp://127.0.0.1:1,tcp://localhost:1", name="desk", timeout=1.0)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 2, "once for each address"
+    for line, address in zip(lines, ("127.0.0.1", "localhost"), strict=True):
+        assert re.fullmatch(
+            rf"INFO:hullcast\.network\.link\.dialer:not connected server=tcp://{address}:1 client=desk "
+            r'why="cannot connect; is the server running\?" attempts=\d for_s=[\d.]+ next_try_s=[\d.]+',
+            line,
+        )
+
+
+async def test_a_client_logs_which_connection_was_lost_and_which_subscription_overflowed() -> None:
+    service = Server(ServerSettings(listen="tcp://127.0.0.1:0"), Rights.everything())
+    with plain_logs() as stream:
+        async with asyncio.timeout(PATIENCE_S), AsyncExitStack() as stack:
+            async with serving(service):
+                hc = await stack.enter_async_context(hullcast.connect(service.endpoint, name="desk"))
+                await hc.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, X REAL)")
+                sub = await hc.subscribe("SELECT K FROM T WHERE X > ?", 3, overflow="error", buffer=2)
+                await hc.publish("T", [{"K": k, "X": 4} for k in range(9)])
+                with pytest.raises(hullcast.SubscriptionOverflow):
+                    async for _ in sub:
+                        pass
+            await wait_for(lambda: not hc.connected, "the connection is lost")
+    text = stream.getvalue()
+    (overflow,) = [line for line in text.splitlines() if "overflowed" in line]
+    assert overflow.endswith('overflowed and ended sql="SELECT K FROM T WHERE X > ?" parameters=(3,) buffer=2')
+    assert re.search(rf"connection lost server={service.endpoint} client=desk why=.+ next_try_s=0", text)
+
+
+async def test_a_callback_that_always_fails_does_not_fill_the_log() -> None:
+    async def fail(event: object) -> None:
+        raise RuntimeError("my own mistake")
+
+    with plain_logs() as stream:
+        service = Server(ServerSettings(listen="tcp://127.0.0.1:0"), Rights.everything())
+        async with asyncio.timeout(PATIENCE_S), serving(service), hullcast.connect(service.endpoint) as hc:
+            await hc.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, X REAL)")
+            async with hc.subscribe("SELECT K FROM T WHERE X > ?", 3, callback=fail) as sub:
+                await hc.publish("T", [{"K": k, "X": 4} for k in range(9)])
+                await wait_for(lambda: sub.callback_errors == 9, "it failed for every event")
+    (line,) = [line for line in stream.getvalue().splitlines() if "callback failed" in line]
+    assert line.endswith('callback failed sql="SELECT K FROM T WHERE X > ?" parameters=(3,) failures=1')
+    assert stream.getvalue().splitlines().count("RuntimeError: my own mistake") == 1
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 
 from hullcast.clients.sdk.client import Client
 from hullcast.network.answers.events import Change
-from hullcast.network.wire.errors import DuplicateTable, HullcastError, SqlError, TableInUse, UnknownTable
+from hullcast.network.wire.errors import BadValue, DuplicateTable, HullcastError, SqlError, TableInUse, UnknownTable
 from tests.support.cluster import PATIENCE_S, TaskMember, cluster, wait_for
 
 CREATE = "CREATE TABLE IF NOT EXISTS T (K INTEGER PRIMARY KEY, V REAL)"
@@ -153,3 +153,20 @@ async def test_no_error_tells_a_client_to_call_the_embedded_engine() -> None:
 
 async def _open(client: Client, sql: str) -> object:
     return await client.subscribe(sql)
+
+
+async def test_a_condition_in_place_of_a_key_gets_a_hint(caplog: pytest.LogCaptureFixture) -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0) as c, c.client() as client:
+        await client.execute(CREATE)
+        await client.execute("CREATE TABLE U (K TEXT PRIMARY KEY, V REAL)")
+        await client.publish("U", [{"K": "V = 3"}, {"K": "a"}])
+        with pytest.raises(BadValue, match="got str 'V > 3'; delete takes keys, not conditions: find the keys with a"):
+            await client.delete("T", "V > 3")
+        with pytest.raises(BadValue, match="got str 'x'; nothing was applied"):
+            await client.delete("T", "x")
+        assert (await client.delete("U", "V = 3")).deleted == 1
+        assert (await client.delete("U", "V")).deleted == 0
+        assert not caplog.records
+        for keys in ("V > 3", ["K LIKE 'a%'"]):
+            assert (await client.delete("U", keys)).deleted == 0
+            assert "delete takes keys, not conditions" in caplog.records.pop().getMessage()

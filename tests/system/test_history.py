@@ -24,6 +24,7 @@ from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.client import Client
 from hullcast.network.wire.errors import BadSetting, ClientClosed, HistoryGone, NoHistory, NotPermitted, UnknownTable
 from tests.support.cluster import PATIENCE_S, PATIENT, ROOT, TaskMember, cluster, wait_for
+from tests.support.ledger import Ledger
 from tests.support.secured import secured
 
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, V REAL, S TEXT)"
@@ -83,6 +84,23 @@ async def test_clients_read_what_became_of_a_table(tmp_path: Path) -> None:
         assert await hc.history("T") == hullcast.History(6, 5, 5)
         with pytest.raises(HistoryGone, match="begins with update 6"):
             await all_changes(hc, 2)
+        assert await all_changes(hc, 0) == await all_changes(hc, 0, 3) == []  # 0: from the table's own beginning
+        await hc.publish("T", {"K": 3})
+        assert await all_changes(hc, 0) == [(6, False, 3, None, None)]
+
+
+async def test_from_the_beginning_is_refused_if_that_was_cut_off(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "data", history_bytes=0)
+    for at in range(3):
+        for batch in range(3):
+            ledger.publish([{"K": f"{at}-{batch}-{i}", "S": "s" * 50} for i in range(20)])
+        ledger.checkpoint()
+    ledger.data.close()
+    async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path / "data", link=PATIENT) as made, made.client() as hc:
+        first = (await hc.history("T")).first
+        with pytest.raises(HistoryGone, match=f"history_bytes keeps more.* begins with update {first}"):
+            await all_changes(hc, 0)
+        assert (await all_changes(hc))[0][0] == first > 1
 
 
 async def test_what_cannot_be_read_is_refused_in_a_clear_sentence(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from hullcast.broker.warehouse.files import FOLDER
 from hullcast.broker.warehouse.live import SPOOL
 from hullcast.broker.warehouse.messages import AnswerRows, Ask
 from hullcast.network.wire.errors import HullcastError
+from hullcast.network.wire.logs import event_of
 from tests.support.cluster import PATIENCE_S, PATIENT, ProcessMember, cluster, wait_for
 from tests.system.test_warehouse import CREATE, ENDLESS, serving, warehouse_process
 from tests.system.test_warehouse_answers import MANY, table_file, workers
@@ -248,6 +249,6 @@ async def test_the_log_says_once_which_table_cannot_be_loaded_and_why(
         await wait_for(lambda: server.warehouse.reported("load_failures") > 2, "it is tried again")
         (tmp_path / "data" / FOLDER).unlink()
         assert await asking == [(1,)]
-        (said,) = [record for record in caplog.records if record.getMessage() == "load failed"]
+        (said,) = [record for record in caplog.records if event_of(record) == "load failed"]
         assert said.__dict__["table"] == "t"
         assert "File exists" in said.__dict__["why"]

@@ -22,15 +22,15 @@ from hullcast.network.security.curve import Curve
 from hullcast.network.security.keys import load_pair, load_public
 from hullcast.network.security.rights import Rights
 from hullcast.network.settings.flags import example, from_arguments, report
+from hullcast.network.wire.logs import event_of, fields_of, fields_text, logger
 
 if TYPE_CHECKING:
     import argparse
     from typing import TextIO
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: What every record has; anything else came by `extra`.
-_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _FIRST = ("time", "level", "logger", "event")
 
 Kind = TypeVar("Kind", bound=ServerSettings | NodeSettings)
@@ -95,9 +95,8 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, whatever the fields hold; a traceback follows on lines of its own."""
-        fields = "".join(f" {key}={_plain(value)}" for key, value in _extra(record).items())
-        event = _one_line(record.getMessage())
-        line = f"{_time(record)} {record.levelname:<7} {record.name} {event}{fields}"
+        said = f"{_one_line(event_of(record))}{fields_text(fields_of(record))}"
+        line = f"{_time(record)} {record.levelname:<7} {record.name} {said}"
         return line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
 
 
@@ -110,29 +109,17 @@ class JsonLines(logging.Formatter):
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": record.getMessage(),
+            "event": event_of(record),
         }
-        for key, value in _extra(record).items():
+        for key, value in fields_of(record).items():
             values[f"{key}_" if key in _FIRST else key] = value
         if record.exc_info:
             values["traceback"] = self.formatException(record.exc_info)
         return json.dumps(values, default=str)
 
 
-def _extra(record: logging.LogRecord) -> dict[str, Any]:
-    return {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
-
-
 def _time(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _plain(value: object) -> str:
-    """A field without surprises: quoted if it has spaces, quotes or what could look like another line."""
-    text = f"{value:g}" if isinstance(value, float) else str(value)
-    if text and text.isprintable() and not any(sign in text for sign in ' "='):
-        return text
-    return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def _one_line(text: str) -> str:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 from hullcast.network.security.rights import Rights
 from hullcast.network.wire.errors import BadSetting, HullcastError, InvariantBroken
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from hullcast.network.monitor.http import Monitor
     from hullcast.network.node.children import Children
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: How long a requested stop may take before the process ends anyway; and one whose starter is gone.
 STOP_S = 10.0
