@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hullcast.clients.sdk.client import Client
-from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.clients.sdk.subscription import Subscription
 from hullcast.network.wire.errors import TooLarge
 from tests.support.cluster import PATIENCE_S, wait_for
 from tests.support.secured import Secured, secured
@@ -33,7 +33,7 @@ def fullest(s: Secured) -> int:
     return s.server.attendance.shares.fullest
 
 
-async def opened(hc: Client, columns: str) -> list[LiveSubscription]:
+async def opened(hc: Client, columns: str) -> list[Subscription]:
     return [await hc.subscribe(channel(column)) for column in columns]
 
 
