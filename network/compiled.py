@@ -99,7 +99,7 @@ def load() -> None:
     from hullcast.network.compiling import global_compiler_lock, prepare
 
     with global_compiler_lock:  # a user's thread may be compiling functions of its own, too
-        if _loaded:
+        if is_loaded():
             return
         prepare()
         for module in list(sys.modules.values()):

@@ -331,6 +331,20 @@ class ServedEngine(Engine):
         found = (self._catalog.get(name) or self._views.get(name) for name in names)
         return [name if known is None else known.name for name, known in zip(names, found, strict=True)]
 
+    def tables_spelt(self, names: Sequence[str]) -> tuple[str, ...]:
+        """These tables and views as they were created; names that there are not, as they are given."""
+        return tuple(self.spelt(tuple(map(fold, names))))
+
+    def followable(self, names: Sequence[str]) -> tuple[str, ...]:
+        """These tables and streams as they were created; UnknownTable or SqlError if one of them cannot be followed."""
+        for name in names:
+            if fold(name) in self._views:
+                reason = "it is a view, which changes whenever a table changes that it reads"
+                raise SqlError(self._views[fold(name)].name, reason, "name those tables in `when`")
+            if fold(name) not in self._catalog or is_hidden(name):
+                raise UnknownTable(name, tuple(self.shown_tables))
+        return self.tables_spelt(names)
+
     def views_named(self, sql: str) -> list[ViewDefinition]:
         """The views that occur in a text."""
         if not self._views or sql in self._parsed:  # a subscription reads none

@@ -206,6 +206,9 @@ class Brain:
         else:
             tables = self.engine.tables_named(body.sql)  # only the warehouse can read all of it
             self.check(origin, "query", tables)
+            if body.trigger.tables:
+                self.check(origin, "subscribe", self.engine.tables_spelt(body.trigger.tables))
+                self.engine.followable(body.trigger.tables)
             facts = {"conditional": self._conditionals.explain(body.sql, body.parameters, body.trigger)}
             when = body.trigger.when
             condition = None if when is None else Explain(when, body.trigger.parameters)

@@ -25,6 +25,7 @@ from hullcast.network.wire.errors import (
     HullcastError,
     InvariantBroken,
     SqlError,
+    TableInUse,
     TooLarge,
     Unavailable,
 )
@@ -262,7 +263,7 @@ class Changing:
                 payload = self._whole(body, updates.new[:, first - batch.first_seq : last - batch.first_seq + 1], texts)
             entry = LogEntry(RecordKind.BATCH, payload or request.body, first, ready.rows, ready.publisher, body.number)
             if ready is run.ready[-1]:
-                told = self._told(Done(first, last), entry, batch, now)
+                told = self._told(Done(first, last), entry, batch, now, run.table)
                 then = self._follow(run.table, run.rows, now) if is_stream else ()
                 outcomes[ready.place] = replace(told, then=then) if then else told
             else:
@@ -348,7 +349,7 @@ class Changing:
             raise InvariantBroken(f"results of {stream} lack a column")
         batch, _ = self._engine.upsert_encoded(stream, [self._engine.encoded(stream, columns, None)])
         entry = LogEntry(RecordKind.BATCH, payload, batch.first_seq, rows, NOBODY, 0)
-        return replace(self._told(b"", entry, batch, now), then=self._follow(stream, rows, now))
+        return replace(self._told(b"", entry, batch, now, stream), then=self._follow(stream, rows, now))
 
     def gap(self, stream: str, why: str, goes_on: tuple[float, int] | None, now: float) -> list[Outcome]:
         """Results of a derived stream are missing up to here: its subscribers hear of that, and those of streams that
@@ -414,9 +415,11 @@ class Changing:
         entry = LogEntry(RecordKind.RESULT, channel.name.encode(), seq, 1, NOBODY, 0)
         return Outcome(b"", entry, through=seq, messages={attending.number: columns})
 
-    def _told(self, done: Done | bytes, entry: LogEntry, batch: Batch, now: float) -> Outcome:
-        """The outcome that brings the messages of a batch."""
-        self._conditionals.hear(batch)
+    def _told(
+        self, done: Done | bytes, entry: LogEntry, batch: Batch, now: float, changed: str | None = None
+    ) -> Outcome:
+        """The outcome that brings the messages of a batch. It changed a table, or (None) tuples of a stream went."""
+        self._conditionals.hear(batch, changed)
         messages = self._messages(batch, now)
         return Outcome(done, entry, through=batch.last_seq, messages=messages, void=self._void(batch))
 
@@ -430,7 +433,8 @@ class Changing:
         first, last = batch.first_seq, batch.last_seq
         self._publishers.applied(publisher, body.number, first, last)
         entry = LogEntry(RecordKind.BATCH, payload, first, len(batch), publisher, body.number)
-        return self._told(Done(first, last, before - self._engine.rows(body.table)), entry, batch, now)
+        done = Done(first, last, before - self._engine.rows(body.table))
+        return self._told(done, entry, batch, now, body.table)
 
     def _execute(self, body: Execute, statement: Definition | AdvanceStream, publisher: bytes, now: float) -> Outcome:
         if isinstance(statement, AdvanceStream):
@@ -445,6 +449,9 @@ class Changing:
                 deserted += self._attendance.close_now(name, wanted)
             for attending in deserted:
                 self._retention.close(attending.number)
+            if self._conditionals.is_followed(statement.name):
+                name = self._engine.store_of(statement.name).table.name
+                raise TableInUse(name, ("its changes (when=)",))
             self.on_drop(statement.name)
         self._engine.execute(body.sql)
         first, last = self._engine.seq + 1, self._engine.seq

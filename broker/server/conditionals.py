@@ -1,11 +1,13 @@
 """Conditional subscriptions: which there are, what each waits for, and whose SELECT is run next.
 
-A conditional is a SELECT and its trigger (a condition, a period, or both). However many clients subscribe to the same
-one, it is one: its condition is one subscription that the server itself listens to, its SELECT is run once, its result
-is one message (broker/reformulate/result.py). It lives as long as its channel has subscribers, and `linger_s` longer.
+A conditional is a SELECT and its trigger (a condition or tables, a period, or both). However many clients subscribe to
+the same one, it is one: its condition is one subscription that the server itself listens to, its SELECT is run once,
+its result is one message (broker/reformulate/result.py). It lives as long as its channel has subscribers, and
+`linger_s` longer.
 
     update -> engine -> the condition's channel -> `hear`: fired -> `next`: run -> delivered as an update of its own
-    clock  -------------------------------------> `tick`: fired -^
+           -> a table that it follows -----------> `hear`: fired -^
+    clock  --------------------------------------> `tick`: fired -^
 
 Nothing waits here (broker/server/evaluating.py does), and time is an argument.
 """
@@ -33,7 +35,7 @@ from hullcast.network.wire.durations import duration_text
 from hullcast.network.wire.errors import Overloaded, TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from hullcast.broker.engine.served import ServedEngine, WatchedCondition
     from hullcast.broker.reformulate.channel import Channel
@@ -58,8 +60,9 @@ class Conditional(Queued):
     """One SELECT under one trigger, with all who subscribe to it. Its owner is who made it.
 
     Invariants (`check` tests them):
-      C1  For each change of its condition's answer, at update s, a result is delivered that is as of s or later:
-          `fired` is set until a run begins behind s, and a run that gave no result sets it again.
+      C1  For each change of its condition's answer, or of a table that it follows, at update s, a result is delivered
+          that is as of s or later: `fired` is set until a run begins behind s, and a run that gave no result sets it
+          again.
       C2  At most one run is under way, and at most one more is due.
     """
 
@@ -72,12 +75,14 @@ class Conditional(Queued):
     condition: str | None = None  # the channel that its condition reads
     reads: tuple[str, ...] = ()  # the tables of its SELECT
     watched: WatchedCondition | None = None  # its condition
+    follows: tuple[str, ...] = ()  # the tables that fire it (folded names)
     next_at: float | None = None  # by the wall clock, if it has a period
     counts_for_subscribers: bool = False  # the condition's channel, and not for the owner because it was made for it
     making: bool = False  # its condition is being opened
     due: bool = False
     not_before: float = 0.0
-    fired: int | None = None  # the last update that changed the condition's answer, and no run has begun since
+    fired: int | None = None  # the last update that changed the condition's answer, and no run has begun since; of
+    # tables the first one: when the run begins, the tables know their last
     columns: tuple[str, ...] = ()  # of the last result that has rows
     error: HullcastError | None = None  # why the last run gave no rows
     fires: int = 0
@@ -102,9 +107,7 @@ class Conditional(Queued):
         """All there is to show of it."""
         return {
             "name": self.name,
-            "query": shorten(self.sql),
-            "when": None if self.trigger.when is None else shorten(self.trigger.when),
-            "every_s": self.trigger.every_s,
+            **_asked(self.sql, self.trigger),
             "fired": self.fires,
             "runs": self.runs,
             "failed": self.failures,
@@ -114,6 +117,17 @@ class Conditional(Queued):
             "mean_s": self.took_s / self.runs if self.runs else 0.0,
             "last": self.last,
         }
+
+
+@dataclass(slots=True, eq=False)
+class _Followed:
+    """A table that conditionals follow."""
+
+    everybody: dict[Conditional, None] = field(default_factory=dict)
+    #: Those for which nothing has changed since their last run began. The others are due already: a batch costs nothing
+    #: for them.
+    unfired: dict[Conditional, None] = field(default_factory=dict)
+    seq: int = 0  # its last change
 
 
 class Conditionals:
@@ -126,6 +140,7 @@ class Conditionals:
         self._engine, self._attendance, self._limit = engine, attendance, limit
         self._named: dict[str, Conditional] = {}
         self._watching: dict[str, dict[int, Conditional]] = {}  # by the condition's channel, and its number there
+        self._followed: dict[str, _Followed] = {}  # by the table's folded name
         self._later: Ranking[Conditional] = Ranking()  # due and not under way, by `not_before`; `next` looks at it
         self._queue: FairQueue[Conditional] = FairQueue(AT_ONCE_PER_OWNER)  # those that may be run, or are
         self.on_due: Callable[[], None] = lambda: None  # called when one has become due
@@ -179,6 +194,17 @@ class Conditionals:
         watched.channel.outbox.forget(np.array([watched.listener]))
         self._watching.setdefault(watched.channel.name, {})[watched.listener] = one
 
+    def follow(self, one: Conditional, tables: Iterable[str]) -> None:
+        """Any change of these tables fires it from now on."""
+        one.follows = tuple(dict.fromkeys(map(fold, tables)))
+        for name in one.follows:
+            followed = self._followed.setdefault(name, _Followed())
+            followed.everybody[one] = followed.unfired[one] = None
+
+    def is_followed(self, table: str) -> bool:
+        """Whether changes of a table fire something."""
+        return fold(table) in self._followed
+
     def remove(self, one: Conditional) -> None:
         """Nobody wants it any more."""
         if one not in self:
@@ -197,6 +223,13 @@ class Conditionals:
                 del self._watching[one.watched.channel.name]
             self._engine.unwatch(one.watched)
             one.watched = None
+        for name in one.follows:
+            followed = self._followed[name]
+            del followed.everybody[one]
+            followed.unfired.pop(one, None)
+            if not followed.everybody:
+                del self._followed[name]
+        one.follows = ()
         self._engine.close_result(one.channel)
 
     def _attended(self, one: Conditional) -> None:
@@ -218,11 +251,12 @@ class Conditionals:
                 self.remove(one)
 
     def close_now(self, table: str, wanted: set[int]) -> list[Attending]:
-        """Let go of those whose condition reads a table, which is about to be dropped, if nobody subscribes to them;
-        returns their channels, now closed."""
+        """Let go of those that a table fires, which is about to be dropped, if nobody subscribes to them; returns their
+        channels, now closed."""
         folded, closed = fold(table), []
         for one in self:
-            if one.watched is None or folded not in map(fold, one.watched.channel.shape.tables):
+            reads = one.follows if one.watched is None else map(fold, one.watched.channel.shape.tables)
+            if folded not in reads:
                 continue
             attending = self.attends(one)
             if attending is None:
@@ -239,8 +273,11 @@ class Conditionals:
 
     # --- what fires them -----------------------------------------------------------------------------------
 
-    def hear(self, batch: Batch) -> None:
-        """A batch was applied: whose condition has another answer? Costs nothing where no condition is concerned."""
+    def hear(self, batch: Batch, table: str | None) -> None:
+        """A batch was applied, and changed this table: who follows it, and whose condition has another answer? Costs
+        nothing where nobody is concerned, or all who are have fired already."""
+        if self._followed and table is not None and len(batch):
+            self._hear_table(fold(table), batch.last_seq)
         if not self._watching:
             return
         for name in self._watching.keys() & batch.messages.keys():
@@ -251,6 +288,14 @@ class Conditionals:
                 if one is not None:  # else it is just being made: see `watch`
                     taken, lost = outbox.take(listener), outbox.take_lost(listener)
                     self.fire(one, batch.last_seq if lost else taken.seqs[-1])
+
+    def _hear_table(self, name: str, seq: int) -> None:
+        followed = self._followed.get(name)
+        if followed is not None:
+            followed.seq = seq
+            fired, followed.unfired = followed.unfired, {}
+            for one in fired:
+                self.fire(one, seq)
 
     def tick(self, wall: float) -> float | None:
         """Fire those whose time has come; returns when the next one's does. The clock may have been set meanwhile:
@@ -279,7 +324,12 @@ class Conditionals:
         self._want(one, seq)
 
     def want(self, one: Conditional) -> None:
-        """Its SELECT must be run, for whoever subscribes."""
+        """Its SELECT must be run, for whoever subscribes and waits for it, however short ago it was run."""
+        if not one.refusals:
+            one.not_before = 0.0
+            if one in self._later:
+                self._later.set(one, 0.0)
+                self.on_due()
         self._want(one, None)
 
     def _want(self, one: Conditional, seq: int | None) -> None:
@@ -317,10 +367,15 @@ class Conditionals:
         one = self._later.first()
         return None if one is None else one.not_before
 
-    def begun(self, one: Conditional) -> int | None:
+    def begun(self, one: Conditional, now: float) -> int | None:
         """A run begins, behind all that was applied by now (also since `next`: it is not due again for that); returns
         the update that led to it."""
         fired, one.fired, one.due = one.fired, None, False
+        one.not_before = now + (one.trigger.at_most_every_s or 0.0)
+        for name in one.follows:
+            followed = self._followed[name]
+            followed.unfired[one] = None
+            fired = None if fired is None else max(fired, followed.seq)
         return fired
 
     def ended(self, one: Conditional, took_s: float, error: HullcastError | None, now: float) -> None:
@@ -368,8 +423,7 @@ class Conditionals:
     def explain(self, sql: str, parameters: tuple[Scalar, ...], trigger: Trigger) -> dict[str, Any]:
         """What is known of one, whether or not it is there; nothing is made for it."""
         known = self._named.get(name_of(Group(0, sql, parameters, 1, trigger=trigger)))
-        asked = {"query": shorten(sql), "when": trigger.when and shorten(trigger.when), "every_s": trigger.every_s}
-        return {**asked, **({} if known is None else known.facts()), "made": known is not None}
+        return {**_asked(sql, trigger), **({} if known is None else known.facts()), "made": known is not None}
 
     def check(self) -> None:
         """Verify C2, and that all who know a conditional know the same."""
@@ -380,8 +434,23 @@ class Conditionals:
             assert waiting[one] == (one.due and not one.serving), "C2"
             if one.watched is not None:
                 assert self._watching[one.watched.channel.name][one.watched.listener] is one
+        for name, followed in self._followed.items():
+            assert all(name in one.follows and one in self for one in followed.everybody)
+            assert followed.unfired.keys() <= followed.everybody.keys()
+            assert all(one.due for one in followed.everybody if one not in followed.unfired), "C1"
         assert set(waiting) <= set(self)
         assert sum(map(len, self._watching.values())) == sum(one.watched is not None for one in self)
+
+
+def _asked(sql: str, trigger: Trigger) -> dict[str, Any]:
+    """What is run when, to show."""
+    return {
+        "query": shorten(sql),
+        "when": None if trigger.when is None else shorten(trigger.when),
+        "tables": list(trigger.tables),
+        "every_s": trigger.every_s,
+        "at_most_every_s": trigger.at_most_every_s,
+    }
 
 
 def name_of(group: Group) -> str:
@@ -389,10 +458,14 @@ def name_of(group: Group) -> str:
     assert group.trigger is not None
     trigger = group.trigger
     every = "" if trigger.every_s is None else f" EVERY {duration_text(trigger.every_s)}"
-    when = "" if trigger.when is None else f" WHEN {shorten(trigger.when)}"
-    told = [group.sql, list(group.parameters), trigger.when, list(trigger.parameters), trigger.every_s]
+    pause = "" if trigger.at_most_every_s is None else f" AT MOST EVERY {duration_text(trigger.at_most_every_s)}"
+    tables = sorted(set(trigger.tables))
+    when = "" if not tables else f" WHEN {shorten(' OR '.join(tables))} CHANGES"
+    when = when if trigger.when is None else f" WHEN {shorten(trigger.when)}"
+    told: list[Any] = [group.sql, list(group.parameters), trigger.when, list(trigger.parameters), trigger.every_s]
+    told += [tables, trigger.at_most_every_s]
     digest = hashlib.sha256(packing.pack(told)).hexdigest()[:32]
-    return f"RESULT OF {shorten(group.sql)}{when}{every} #{digest}"
+    return f"RESULT OF {shorten(group.sql)}{when}{every}{pause} #{digest}"
 
 
 def next_multiple(wall: float, period_s: float) -> float:

@@ -128,6 +128,8 @@ class Evaluating:
         when, condition = group.trigger.when, None
         if when is not None:
             needs += (("subscribe", self._engine.tables_named(when)),)
+        elif group.trigger.tables:
+            needs += (("subscribe", self._engine.tables_spelt(group.trigger.tables)),)
         for action, tables in needs:
             may(action, tables)
         if when is not None:
@@ -167,6 +169,7 @@ class Evaluating:
         """Listen to its condition, before it is run for the first time: no change of it is missed."""
         trigger = one.trigger
         try:
+            self.conditionals.follow(one, self._engine.followable(trigger.tables))
             if trigger.when is not None:
                 watched = await self._working.do(one.owner, self._watching(one, trigger.when, trigger.parameters))
                 self.conditionals.watch(one, watched)
@@ -186,7 +189,7 @@ class Evaluating:
 
     async def _next_result(self, one: Conditional) -> None:
         """Wait for the end of a run, which is begun if none is due; raises why there was none."""
-        if not one.serving and not one.due:
+        if not one.serving:
             self.conditionals.want(one)
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._awaiting.setdefault(one, []).append(ended)
@@ -243,7 +246,7 @@ class Evaluating:
     async def _run(self, one: Conditional) -> None:
         """Run a SELECT once, and deliver what comes of it: rows, or why there are none."""
         began = time.monotonic()
-        fired = self.conditionals.begun(one)
+        fired = self.conditionals.begun(one, began)
         error: HullcastError | None = None
         try:
             answer = await self._answer(one)

@@ -68,9 +68,10 @@ if TYPE_CHECKING:
         buffer: int
         resume: str | None
         after: int | None
-        when: str | None
+        when: str | Sequence[str] | None
         when_parameters: Sequence[object]
         every: float | str | None
+        at_most_every: float | str | None
         timeout: float | None
 
 
@@ -372,14 +373,16 @@ class Client:
         self,
         sql: str,
         *parameters: object,
-        when: str | None = None,
+        when: str | Sequence[str] | None = None,
         when_parameters: Sequence[object] = (),
         every: float | str | None = None,
+        at_most_every: float | str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> dict[str, Any]:
         """How a subscription would be served, and what traffic to expect; it is not opened. With `when` or `every`, a
         conditional one: see `subscribe`."""
-        body = bodies.Explain(_sql(sql), scalars(parameters), checked_trigger(when, when_parameters, every))
+        trigger = checked_trigger(when, when_parameters, every, at_most_every)
+        body = bodies.Explain(_sql(sql), scalars(parameters), trigger)
         return await self._information(body, "explain", _timeout(timeout))
 
     async def history(self, table: str, *, timeout: float | None = None) -> History:  # noqa: ASYNC109
@@ -479,9 +482,10 @@ class Client:
         snapshot: bool = False,
         progress: bool = False,
         callback: Callback[Any] | None = None,
-        when: str | None = None,
+        when: str | Sequence[str] | None = None,
         when_parameters: Sequence[object] = (),
         every: float | str | None = None,
+        at_most_every: float | str | None = None,
         timeout: float | None = None,
     ) -> Subscription[Any]:
         """Subscribe to a SELECT, with the parameters for its `?`. Use `async with` or `await` on what this returns.
@@ -505,10 +509,13 @@ class Client:
         With `when` or `every` the subscription is conditional: the SELECT may be any that `query` takes, and each event
         holds all its rows, up to date. They come when the answer of the SELECT `when` changes, which may be any
         subscription (`when_parameters` are for its `?`), and at each multiple of `every` (seconds, or a text such as
-        "1h") by the server's clock. `answer` is a ResultRows. Between two events it stays as it was.
+        "1h") by the server's clock. `when` may also be the name of a table or stream, or several (a text with commas,
+        or a sequence): then they come whenever anything in these changes. With `at_most_every` changes share a result,
+        so that no more than one comes in that time; the last change is never left out. `answer` is a ResultRows.
+        Between two events it stays as it was.
         """
         self._check_open()
-        bound, trigger = scalars(parameters), checked_trigger(when, when_parameters, every)
+        bound, trigger = scalars(parameters), checked_trigger(when, when_parameters, every, at_most_every)
         token = None if resume is None else read_token(resume, _sql(sql), bound, trigger)
         position = _position(after)
         if position is not None and (token is not None or trigger is not None):

@@ -82,4 +82,6 @@ def subject_of(sql: str, parameters: tuple[Any, ...], trigger: Trigger | None = 
     told: list[Any] = [sql, list(parameters)]
     if trigger is not None:
         told += [trigger.when, list(trigger.parameters), trigger.every_s]
+        if trigger.tables or trigger.at_most_every_s is not None:
+            told += [sorted(set(trigger.tables)), trigger.at_most_every_s]
     return hashlib.sha256(packing.pack(told)).digest()[:12]

@@ -16,7 +16,7 @@ import msgpack  # type: ignore[import-untyped]  # has no types
 
 from hullcast.network.wire.errors import BadFrame, PeerError, VersionMismatch
 
-VERSION: Final = 7
+VERSION: Final = 8
 HEADER_BYTES: Final = 64 << 10
 SESSION_BYTES: Final = 16
 ROLES: Final = ("client", "node")

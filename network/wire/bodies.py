@@ -139,12 +139,15 @@ class SetPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """When the SELECT of a conditional subscription is run: each time that the answer of the SELECT `when` changes, and
-    at each multiple of `every_s` seconds by the server's clock. At least one of them is given."""
+    """When the SELECT of a conditional subscription is run: each time that the answer of the SELECT `when` changes, or
+    else anything in one of the `tables`, and at each multiple of `every_s` seconds by the server's clock. At least one
+    of them is given. `at_most_every_s` lie between two runs, however often something changes."""
 
     when: str | None = None
     parameters: tuple[Scalar, ...] = ()
     every_s: float | None = None
+    tables: tuple[str, ...] = ()
+    at_most_every_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -479,6 +482,8 @@ MOST_LEFT = 1024
 MOST_DEADLINE_S = 366 * 86400.0
 #: The shortest and the longest period of a conditional subscription.
 LEAST_PERIOD_S, MOST_PERIOD_S = 0.1, 366 * 86400.0
+#: The least that may lie between two runs of it, and how many tables it may follow.
+LEAST_PAUSE_S, MOST_TABLES = 0.001, 64
 
 # -- to bytes ----------------------------------------------------------------------------------------------
 
@@ -595,7 +600,10 @@ def _listed_group(group: Group) -> list[object]:
 
 
 def _listed_trigger(trigger: Trigger | None) -> list[object] | None:
-    return None if trigger is None else [trigger.when, trigger.parameters, _seconds(trigger.every_s)]
+    if trigger is None:
+        return None
+    seconds = (_seconds(trigger.every_s), _seconds(trigger.at_most_every_s))
+    return [trigger.when, trigger.parameters, seconds[0], trigger.tables, seconds[1]]
 
 
 def _spec_map(spec: ChannelSpec) -> dict[str, object]:
@@ -719,14 +727,22 @@ def _explain(parts: list[Any], limits: WireLimits) -> Explain:
 
 
 def _trigger(value: object, limits: WireLimits) -> Trigger:
-    when, parameters, every_s = array(value, "a trigger", 3)
+    when, parameters, every_s, tables, at_most_every_s = array(value, "a trigger", 5)
+    if len(array(tables, "tables")) > MOST_TABLES:
+        raise BadFrame(f"{len(tables)} tables in a trigger; at most {MOST_TABLES}")
     found = Trigger(
         fields.optional(when, text, "when"),
         _scalars(parameters, limits),
         fields.optional(every_s, fields.number, "every_s", LEAST_PERIOD_S, MOST_PERIOD_S),
+        fields.items(tables, "tables", lambda name: text(name, "a table")),
+        fields.optional(at_most_every_s, fields.number, "at_most_every_s", LEAST_PAUSE_S, MOST_PERIOD_S),
     )
-    if found.when is None and (found.every_s is None or found.parameters):
-        raise BadFrame("a trigger is a text with its parameters, or a period, or both")
+    if found.when is not None and found.tables:
+        raise BadFrame("a trigger has a text or tables, not both")
+    if found.when is None and (found.parameters or not (found.tables or found.every_s is not None)):
+        raise BadFrame("a trigger is a text with its parameters or tables, or a period, or both")
+    if found.at_most_every_s is not None and found.when is None and not found.tables:
+        raise BadFrame("at_most_every_s is for a trigger with a text or tables")
     return found
 
 

@@ -443,6 +443,15 @@ def test_a_conditional_subscription_is_told_with_all_rows_and_their_worth(shell:
     assert "3 rows as of update " in line_of(process)
     assert line_of(process) == "  SYMBOL=A  PER=9.0\n"
     assert finish(process)[0] == 0
+    process = shell.start("subscribe", sql, "--when", shell.table, "--at-most-every", "10ms", "--json", "--count", "1")
+    line_of(process)
+    publish(shell, {"SYMBOL": "A", "RISK": 25, "PER": 9})
+    change = json.loads(line_of(process))
+    assert change["fired"] <= change["as_of"]
+    assert finish(process)[0] == 0
+    words = " ".join(shell("explain", sql, "--when", shell.table, "--at-most-every", "10ms").split())
+    assert f"anything in {shell.table} changes" in words
+    assert "10ms: changes meanwhile share a run" in words
     words = " ".join(shell("explain", sql, *trigger).split())
     assert "once for all its subscribers" in words
     assert "the point (20, 60) in the plane of all ranges of RISK" in words

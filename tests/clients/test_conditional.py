@@ -109,6 +109,51 @@ async def test_any_subscription_may_be_a_condition() -> None:
         assert runs(server) == 4 * len(subs)
 
 
+async def test_any_change_of_a_table_brings_the_rows_also_if_no_aggregate_changes() -> None:
+    async with live(1) as (_, server, hc):
+        await hc.publish("FUEL", {"ID": [1, 2], "X": [1.0, 2.0], "PRICE": [5.0, 5.0]})
+        groups = "SELECT X, SUM(PRICE) FROM FUEL GROUP BY X ORDER BY X"
+        async with hc.subscribe(groups, when="FUEL") as sub, hc.subscribe(QUERY, when="fuel, STATION") as both:
+            assert sub.answer == [(1.0, 5.0), (2.0, 5.0)]
+            moved = await put(hc, 2, 1, 5.0)  # to another group: the sum of all is what it was
+            for event in (await next_event(sub), await next_event(both)):
+                assert (event.answer.fired, event.answer.worth.seq) == (moved, moved)
+            assert sub.answer == [(1.0, 10.0)]
+            seq = (await hc.publish("STATION", [{"ID": 1}])).seq
+            event = await next_event(both)
+            assert (event.answer.fired, event.answer) == (seq, [(1, 5.0), (2, 5.0)])
+            seq = (await hc.delete("FUEL", [2])).seq
+            for event in (await next_event(sub), await next_event(both)):
+                assert event.answer.fired == seq
+            assert (sub.pending, both.pending) == (0, 0)
+            assert runs(server) == 7
+
+
+async def test_each_arrival_in_a_stream_brings_the_rows_and_tuples_that_go_do_not() -> None:
+    async with live() as (_, server, hc):
+        await hc.execute("CREATE STREAM TICKS (PRICE REAL) WITH (retain_rows = 2)")
+        async with hc.subscribe("SELECT COUNT(*) FROM TICKS", when=["TICKS"]) as sub:
+            for number in range(1, 5):
+                seq = (await hc.publish("TICKS", [{"PRICE": number}])).seq
+                assert (await next_event(sub)).answer.fired == seq
+            await hc.sync()
+            assert (sub.pending, runs(server)) == (0, 5)
+
+
+@pytest.mark.parametrize("when", ["FUEL", "SELECT COUNT(*) FROM FUEL"])
+async def test_changes_that_come_faster_share_a_result_and_the_last_one_is_not_left_out(when: str) -> None:
+    async with live() as (_, server, hc):
+        began = asyncio.get_running_loop().time()
+        async with hc.subscribe(QUERY, when=when, at_most_every="300ms") as sub:
+            for number in range(20):
+                last = await put(hc, number, 1, 1.0)
+            while (await next_event(sub)).answer.worth.seq < last:
+                pass
+            took_s = asyncio.get_running_loop().time() - began
+            assert sub.pending == 0
+            assert runs(server) <= 1 + took_s / 0.3
+
+
 async def test_a_period_brings_the_rows_again_and_again_also_if_they_are_the_same() -> None:
     async with live() as (_, server, hc):
         await put(hc, 1, 2, 5.0)
@@ -237,6 +282,9 @@ async def test_results_of_the_past_are_held_by_the_retention_alone(tmp_path: Pat
 async def test_what_cannot_be_is_refused_at_once_and_leaves_nothing() -> None:
     async with live() as (_, server, hc):
         when = "SELECT COUNT(*) FROM FUEL"
+        await hc.execute(
+            "CREATE VIEW CHEAP AS SELECT X, SUM(PRICE) AS S FROM FUEL GROUP BY X WITH (response_time = '1s')"
+        )
         for sql, given, error, match in (
             ("SELECT * FROM NOBODY", {"every": 1}, hullcast.UnknownTable, "no table NOBODY"),
             ("DELETE FROM FUEL", {"every": 1}, hullcast.SqlError, "DELETE is not supported"),
@@ -250,6 +298,14 @@ async def test_what_cannot_be_is_refused_at_once_and_leaves_nothing() -> None:
             (QUERY, {"every": 0.01}, hullcast.BadSetting, "must be from 0.1"),
             (QUERY, {"every": "often"}, hullcast.BadSetting, "every"),
             (QUERY, {"when": 5}, hullcast.BadSetting, "when"),
+            (QUERY, {"when": []}, hullcast.BadSetting, "must name a table"),
+            (QUERY, {"when": ["FUEL", 5]}, hullcast.BadSetting, "or the name of a table"),
+            (QUERY, {"when": ["FUEL"] * 65}, hullcast.BadSetting, "at most 64 tables"),
+            (QUERY, {"when": "FUEL, NOBODY"}, hullcast.UnknownTable, "no table NOBODY; tables: FUEL, STATION"),
+            (QUERY, {"when": "CHEAP"}, hullcast.SqlError, "CHEAP.*it is a view.*name those tables in `when`"),
+            (QUERY, {"when": "FUEL", "when_parameters": (1,)}, hullcast.BadSetting, "tables have no `.`"),
+            (QUERY, {"when": "FUEL", "at_most_every": 0.0001}, hullcast.BadSetting, "must be from 0.001"),
+            (QUERY, {"every": 1, "at_most_every": 1}, hullcast.BadSetting, "no `when` whose changes"),
             (QUERY, {"when_parameters": (1,), "every": 1}, hullcast.BadSetting, "no `when`"),
             (QUERY, {"when": LOWEST, "when_parameters": "12"}, hullcast.BadSetting, "must be a sequence"),
         ):
@@ -263,6 +319,7 @@ async def test_what_cannot_be_is_refused_at_once_and_leaves_nothing() -> None:
                 hullcast.Engine().subscribe("SELECT COUNT(*) FROM FUEL", **given)
         await wait_for(lambda: not len(server.conditionals), "nothing is left")
         assert not list(server.engine._channels)
+        await hc.execute("DROP VIEW CHEAP")
         for table in ("FUEL", "STATION"):
             await hc.execute(f"DROP TABLE {table}")
 
@@ -280,16 +337,17 @@ async def test_limits_of_conditionals_are_per_client_and_in_all() -> None:
                 await third.subscribe(QUERY, every=50)
 
 
-async def test_one_that_nobody_subscribes_to_goes_after_a_while_and_its_tables_can_be_dropped() -> None:
+@pytest.mark.parametrize("when", ["SELECT COUNT(*) FROM STATION", "station"])
+async def test_one_that_nobody_subscribes_to_goes_after_a_while_and_its_tables_can_be_dropped(when: str) -> None:
     async with live(channel_linger_s=0.2) as (_, server, hc):
-        sub = await hc.subscribe(QUERY, when="SELECT COUNT(*) FROM STATION")
-        with pytest.raises(hullcast.TableInUse):
+        sub = await hc.subscribe(QUERY, when=when)
+        with pytest.raises(hullcast.TableInUse, match="table STATION is in use by subscriptions"):
             await hc.execute("DROP TABLE STATION")
         await sub.close()
         await hc.execute("DROP TABLE STATION")  # it lingers, and does not keep a table
         assert not len(server.conditionals)
         await hc.execute(CREATE[1])
-        sub = await hc.subscribe(QUERY, when="SELECT COUNT(*) FROM STATION")
+        sub = await hc.subscribe(QUERY, when=when)
         await sub.close()
         for one in server.conditionals:
             one.keep_until = 0.0
@@ -301,9 +359,10 @@ async def test_one_that_nobody_subscribes_to_goes_after_a_while_and_its_tables_c
         assert not list(server.engine._channels)
 
 
-async def test_a_token_continues_with_the_results_that_were_missed() -> None:
+@pytest.mark.parametrize("when", ["SELECT COUNT(*) FROM FUEL", "FUEL"])
+async def test_a_token_continues_with_the_results_that_were_missed(when: str) -> None:
     async with live() as (made, _, hc):
-        given: dict[str, Any] = {"when": "SELECT COUNT(*) FROM FUEL", "overflow": "block"}
+        given: dict[str, Any] = {"when": when, "overflow": "block"}
         await put(hc, 1, 1, 1.0)
         sub = await hc.subscribe(QUERY, **given)
         await put(hc, 2, 1, 2.0)
@@ -319,6 +378,9 @@ async def test_a_token_continues_with_the_results_that_were_missed() -> None:
                 other.subscribe(QUERY, when="SELECT MAX(ID) FROM FUEL", resume=token)
             with pytest.raises(hullcast.BadSetting, match="condition differ"):
                 other.subscribe(QUERY, resume=token)
+            for changed in ({"when": "FUEL, STATION"}, {"at_most_every": 1}):
+                with pytest.raises(hullcast.BadSetting, match="condition differ"):
+                    other.subscribe(QUERY, resume=token, **given | changed)
             again = await other.subscribe(QUERY, resume=token, **given)
             events = [await next_event(again) for _ in range(2)]
             assert [type(event) for event in events] == [hullcast.Change] * 2
@@ -383,6 +445,10 @@ async def test_status_and_explain_show_what_is_run_when() -> None:
             (one,) = (await hc.status())["conditionals"]["each"]
             assert one["query"] == QUERY
             assert one["when"] == LOWEST
+            facts = await hc.explain(QUERY, when=["FUEL", "STATION"], at_most_every="100ms")
+            known = facts["conditional"]
+            assert (known["made"], known["tables"], known["when"]) == (False, ["FUEL", "STATION"], None)
+            assert (known["at_most_every_s"], facts["condition"]) == (0.1, None)
         facts = await hc.explain(QUERY, every="5s")
         assert facts["condition"] is None
         while not facts["loaded"]:  # the warehouse reports twice a second
@@ -393,7 +459,7 @@ async def test_status_and_explain_show_what_is_run_when() -> None:
 def test_a_blocking_client_has_them_too() -> None:
     with testing.blocking_cluster() as endpoint, hullcast.connect_blocking(endpoint) as hc:
         hc.execute(CREATE[0])
-        with hc.subscribe(QUERY, when="SELECT COUNT(*) FROM FUEL") as sub:
+        with hc.subscribe(QUERY, when="FUEL", at_most_every="1ms") as sub:
             assert sub.answer == []
             hc.publish("FUEL", [{"ID": 1, "PRICE": 2.0}])
             event = next(iter(sub))

@@ -254,7 +254,9 @@ def test_a_malformed_frame_is_refused_with_a_reason(parts: list[object], reason:
 
 
 def triggered(trigger: object, parameters: Sequence[object] = (), count: int = 1) -> list[object]:
-    """A subscribe with such a trigger."""
+    """A subscribe with such a trigger; without tables and pause unless it has them."""
+    if isinstance(trigger, list) and len(trigger) == 3:
+        trigger = [*trigger, [], None]
     return ["subscribe", [[1, "sql", list(parameters), count, 0, trigger, None]], None, None, None]
 
 
@@ -289,10 +291,10 @@ def triggered(trigger: object, parameters: Sequence[object] = (), count: int = 1
         (["subscribe", [[1, "sql", [], 1, 0]], None, None, None], "array of 7"),
         (["subscribe", [[1, "sql", [], 1, 0, None, -1]], None, None, None], "after"),
         (["subscribe", [[1, "sql", [], 1, 0, None, "x"]], None, None, None], "after"),
-        (triggered({}), "a trigger must be an array of 3"),
-        (triggered(["when", []]), "a trigger must be an array of 3"),
-        (triggered([None, [], None]), "a text with its parameters, or a period"),
-        (triggered([None, [1], 2.0]), "a text with its parameters, or a period"),
+        (triggered({}), "a trigger must be an array of 5"),
+        (triggered(["when", []]), "a trigger must be an array of 5"),
+        (triggered([None, [], None]), "a text with its parameters or tables, or a period"),
+        (triggered([None, [1], 2.0]), "a text with its parameters or tables, or a period"),
         (triggered([b"when", [], None]), "when must be a text"),
         (triggered(["when", "parameters", None]), "parameters must be an array"),
         (triggered(["when", [[1]], None]), "scalar"),
@@ -301,10 +303,17 @@ def triggered(trigger: object, parameters: Sequence[object] = (), count: int = 1
         (triggered(["when", [], 0.0]), "every_s must be a float from 0.1"),
         (triggered(["when", [], float("nan")]), "every_s must be a float from 0.1"),
         (triggered([None, [], float("inf")]), "every_s must be a float from 0.1"),
+        (triggered([None, [], None, "R", None]), "tables must be an array"),
+        (triggered([None, [], None, [b"R"], None]), "a table must be a text"),
+        (triggered([None, [], None, ["R"] * 65, None]), "65 tables in a trigger; at most 64"),
+        (triggered([None, [1], None, ["R"], None]), "a text with its parameters or tables"),
+        (triggered(["when", [], None, ["R"], None]), "a text or tables, not both"),
+        (triggered(["when", [], None, [], 1]), "at_most_every_s must be a float from 0.001"),
+        (triggered([None, [], 1.0, [], 1.0]), "at_most_every_s is for a trigger with a text or tables"),
         (triggered(["when", [], None], count=0), "alone in its group"),
         (triggered(["when", [], None], parameters=[F8]), "alone in its group"),
         (["explain", "SELECT 1", []], "array of 4"),
-        (["explain", "SELECT 1", [], []], "a trigger must be an array of 3"),
+        (["explain", "SELECT 1", [], []], "a trigger must be an array of 5"),
         (["fetch", ID[:3], 0], "16 bytes"),
         (["staged", ID, 0], "whole number from 1"),
         (["part", [[1]]], "array of 2"),

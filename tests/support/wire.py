@@ -159,8 +159,12 @@ def groups(draw: st.DrawFn) -> bodies.Group:
 def triggers() -> st.SearchStrategy[bodies.Trigger]:
     """What makes a subscription conditional."""
     periods = st.floats(bodies.LEAST_PERIOD_S, bodies.MOST_PERIOD_S)
-    by_condition = st.builds(bodies.Trigger, names, st.lists(scalars, max_size=3).map(tuple), st.none() | periods)
-    return by_condition | st.builds(bodies.Trigger, st.none(), st.just(()), periods)
+    bound = st.lists(scalars, max_size=3).map(tuple)
+    pauses = st.none() | st.floats(bodies.LEAST_PAUSE_S, bodies.MOST_PERIOD_S)
+    tables = st.lists(names, min_size=1, max_size=3).map(tuple)
+    by_condition = st.builds(bodies.Trigger, names, bound, st.none() | periods, st.just(()), pauses)
+    by_tables = st.builds(bodies.Trigger, st.none(), st.just(()), st.none() | periods, tables, pauses)
+    return by_condition | by_tables | st.builds(bodies.Trigger, st.none(), st.just(()), periods)
 
 
 several_names = st.lists(names, max_size=3).map(tuple)

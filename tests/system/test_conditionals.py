@@ -43,6 +43,8 @@ CONDITIONS: dict[str, tuple[Any, ...]] = {
     "SELECT ID, PRICE FROM FUEL WHERE X = ?": (2,),
     "SELECT f.ID, s.ID FROM FUEL f JOIN STATION s ON f.X = s.X WHERE f.PRICE < ?": (20,),
 }
+#: Tables whose every change counts, and what must lie between two results.
+FOLLOWED: dict[tuple[str, ...], str | None] = {("STATION",): None, ("FUEL", "STATION"): "100ms"}
 
 
 @dataclass
@@ -51,6 +53,7 @@ class Past:
 
     rows: dict[str, dict[int, dict[str, Any]]] = field(default_factory=lambda: {name: {} for name in TABLES})
     seqs: list[int] = field(default_factory=lambda: [0])
+    tables: list[str] = field(default_factory=list)  # which one each update changed
     states: list[dict[str, list[dict[str, Any]]]] = field(default_factory=lambda: [{name: [] for name in TABLES}])
 
     async def step(self, hc: Client, rng: Random) -> int:
@@ -66,6 +69,7 @@ class Past:
             receipt = await hc.publish(table, [row])
             self.rows[table][key] = row
         self.seqs.append(receipt.seq)
+        self.tables.append(table)
         self.states.append({name: list(map(dict, rows.values())) for name, rows in self.rows.items()})
         return receipt.seq
 
@@ -80,9 +84,11 @@ class Past:
                     database.execute(f"INSERT INTO {name} ({names}) VALUES ({marks})", tuple(row.values()))
             return database.execute(sql, parameters).fetchall()
 
-    def changes(self, sql: str, parameters: tuple[Any, ...]) -> list[int]:
-        """The updates at which an answer became another one."""
-        answers = [sorted(map(repr, self.answer(sql, parameters, seq))) for seq in self.seqs]
+    def changes(self, trigger: Trigger) -> list[int]:
+        """The updates at which an answer became another one, or that changed a table."""
+        if trigger.when is None:
+            return [seq for seq, name in zip(self.seqs[1:], self.tables, strict=True) if name in trigger.tables]
+        answers = [sorted(map(repr, self.answer(trigger.when, trigger.parameters, seq))) for seq in self.seqs]
         return [seq for seq, before, now in zip(self.seqs[1:], answers[:-1], answers[1:], strict=True) if before != now]
 
 
@@ -91,7 +97,6 @@ class Heard:
     """A conditional subscription and all its events."""
 
     subscription: Subscription[Event | Snapshot]
-    when: str | None
     trigger: Trigger
     events: list[Event | Snapshot] = field(default_factory=list)
 
@@ -135,13 +140,15 @@ class Heard:
         assert set(told) <= set(delivered)
         if not resyncs:
             assert told == [seq for seq in delivered if results[0].seq < seq <= results[-1].seq], "none lost"
-        if self.when is None:
+        changes = past.changes(self.trigger)
+        if self.trigger.every_s is not None:
             return
-        changes = past.changes(self.when, CONDITIONS[self.when])
         assert len(changes) > 5
         assert moments[-1] >= changes[-1], "the last change was told"
         fired = [event.answer.fired for event in results if event.answer.fired is not None]
-        if "JOIN" not in self.when:
+        for seq in changes:
+            assert any(moment >= seq for moment in moments), "each change was told, at the latest with the next"
+        if "JOIN" not in (self.trigger.when or ""):
             assert set(fired) <= set(changes), "nothing else fires"
 
 
@@ -155,10 +162,15 @@ async def begin(hc: Client, past: Past, rng: Random, *, every: str | None = None
         made = hc.subscribe(
             QUERY, when=when, when_parameters=parameters, snapshot=True, overflow="block", buffer=10_000
         )
-        heard.append(Heard(await made, when, Trigger(when, parameters)))
+        heard.append(Heard(await made, Trigger(when, parameters)))
+    for tables, pause in FOLLOWED.items():
+        made = hc.subscribe(QUERY, when=tables, at_most_every=pause, snapshot=True, overflow="block", buffer=10_000)
+        heard.append(
+            Heard(await made, Trigger(tables=tables, at_most_every_s=None if pause is None else seconds_of(pause)))
+        )
     if every is not None:
         made = hc.subscribe(QUERY, every=every, snapshot=True, buffer=10_000)
-        heard.append(Heard(await made, None, Trigger(every_s=seconds_of(every))))
+        heard.append(Heard(await made, Trigger(every_s=seconds_of(every))))
     return heard
 
 
@@ -187,10 +199,10 @@ async def go_through(tmp_path: Path, faults: list[Callable[[Cluster], Any]], *, 
             if fault is not None:
                 await fault(c)
                 expected += fault is _kill_server
-        last = {one.when: past.changes(one.when, CONDITIONS[one.when])[-1] for one in heard if one.when is not None}
+        last = {one.name: [past.seqs[-1], *past.changes(one.trigger)][-1] for one in heard}
 
         def all_is_told() -> bool:
-            return all(one.as_of >= last.get(one.when or "", past.seqs[-1]) for one in heard)
+            return all(one.as_of >= last[one.name] for one in heard)
 
         await wait_for(all_is_told, "all is told")
         for one in heard:
@@ -307,13 +319,24 @@ async def test_a_conditional_subscription_needs_both_rights_also_when_they_chang
                     await client.subscribe(all_rows.format(query), when=count.format(when))
                 with pytest.raises(NotPermitted, match=f"the right `{may}`"):
                     await client.explain(all_rows.format(query), when=count.format(when))
+                with pytest.raises(NotPermitted, match=f"the right `{may}`"):
+                    await client.subscribe(all_rows.format(query), when=when)
+                with pytest.raises(NotPermitted, match=f"the right `{may}`"):
+                    await client.explain(all_rows.format(query), when=when)
             await reader.subscribe(all_rows.format("STOCK"), every=60)
+            follower = await reader.subscribe(all_rows.format("STOCK"), when="NEWS")
             sub = await reader.subscribe(all_rows.format("STOCK"), when=count.format("NEWS"))
             await admin.publish("STOCK", [{"ID": 1, "X": 1.0}])
             await admin.publish("NEWS", [{"ID": 1, "X": 1.0}])
             event = await anext(sub)
             assert isinstance(event, Change)
             assert event.answer == [(1, 1.0)]
+            c.server.take_rights(_everywhere(c, {**granted, "reader": {"query": ["STOCK"], "subscribe": ["STOCK"]}}))
+            with pytest.raises(NotPermitted, match="the right `subscribe` on NEWS"):
+                async for _ in follower:
+                    pass
+            c.server.take_rights(_everywhere(c, granted))
+            sub = await reader.subscribe(all_rows.format("STOCK"), when=count.format("NEWS"))
             c.server.take_rights(_everywhere(c, {**granted, "reader": {"query": ["NEWS"], "subscribe": ["NEWS"]}}))
             with pytest.raises(NotPermitted, match="the right `query` on STOCK"):
                 async for _ in sub:

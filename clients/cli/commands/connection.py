@@ -76,9 +76,10 @@ def add_trigger_arguments(parser: argparse.ArgumentParser) -> None:
     """What makes a subscription conditional."""
     parser.add_argument(
         "--when",
-        metavar="SELECT",
+        metavar="WHAT",
         help="make it conditional: the SELECT may be any that `hullcast query` takes, and all its rows come each time "
-        "that the answer of this one changes, which may be any subscription",
+        "that WHAT changes: the answer of a SELECT, which may be any subscription, or anything in a table (its name, "
+        "or several with commas)",
     )
     parser.set_defaults(when_parameters=[])
     parser.add_argument(
@@ -101,11 +102,16 @@ def add_trigger_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="make it conditional: all its rows come at each multiple of this time by the server's clock, as 10s or 1h",
     )
+    parser.add_argument(
+        "--at-most-every",
+        metavar="TIME",
+        help="let changes of --when share a result, so that no more than one comes in this time, as 100ms",
+    )
 
 
 def trigger_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """What `add_trigger_arguments` found, as the SDK takes it."""
-    return {"when": arguments.when, "when_parameters": arguments.when_parameters, "every": arguments.every}
+    return {name: getattr(arguments, name) for name in ("when", "when_parameters", "every", "at_most_every")}
 
 
 class _Misplaced(argparse.Action):

@@ -137,6 +137,10 @@ def _conditional(facts: dict[str, Any]) -> list[tuple[str, str]]:
     lines = [("runs", f"{known['query']}: once for all its subscribers, who get all rows in one message")]
     if known["every_s"] is not None:
         lines.append(("every", f"{duration_text(known['every_s'])}, at multiples of it by the server's clock"))
+    if known["tables"]:
+        lines.append(("when", f"anything in {' or '.join(known['tables'])} changes"))
+    if known["at_most_every_s"] is not None:
+        lines.append(("at most every", f"{duration_text(known['at_most_every_s'])}: changes meanwhile share a run"))
     if known["when"] is not None:
         lines.append(("when", f"the answer of {known['when']} changes:"))
         lines += [(f"  {about}", text) for about, text in in_words(facts["condition"])]

@@ -12,7 +12,7 @@ import { decode, encode } from "@msgpack/msgpack";
 import { Dealer } from "zeromq";
 import { packFrame, readFrame } from "./frames.mjs";
 
-const VERSION = 7;
+const VERSION = 8;
 const DATA = 1; // the first bytes of headers that are not MessagePack
 const ACK = 2;
 const NUMBERS_BYTES = 17; // that byte, and two numbers
