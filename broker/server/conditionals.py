@@ -81,8 +81,9 @@ class Conditional(Queued):
     making: bool = False  # its condition is being opened
     due: bool = False
     not_before: float = 0.0
-    fired: int | None = None  # the last update that changed the condition's answer, and no run has begun since; of
-    # tables the first one: when the run begins, the tables know their last
+    #: The last update that changed the condition's answer, and no run has begun since. Of tables, one that changed
+    #: them: `_Followed` knows the last.
+    fired: int | None = None
     columns: tuple[str, ...] = ()  # of the last result that has rows
     error: HullcastError | None = None  # why the last run gave no rows
     fires: int = 0

@@ -85,6 +85,7 @@ LIMITS = {
     "different conditional subscriptions of one key": SERVER.max_conditionals // 2,
     "bytes of the rows that a conditional subscription brings": evaluating.RESULT_BYTES,
     "period of a conditional subscription, seconds": bodies.MOST_PERIOD_S,
+    "tables in one `when`": bodies.MOST_TABLES,
     "rows in the first answers of one `subscribe` or `subscribe_many`": first.FIRST_ROWS,
     "tuples of a stream that one `subscribe` or `subscribe_many` begins with (`after=`)": tuples.REPLAYED_TUPLES,
     "rows read for these first answers": first.MOST_LOOKS,
