@@ -53,7 +53,6 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     running = Running(
         role="node",
-        name=settings.name,
         service=node,
         monitor=settings.monitor,
         allow=settings.security.allow,

@@ -49,7 +49,6 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     running = Running(
         role="server",
-        name=settings.name,
         service=server,
         monitor=settings.monitor,
         allow=settings.security.allow,

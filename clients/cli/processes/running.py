@@ -48,6 +48,10 @@ class Service(Protocol):
     children: Children
 
     @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
     def endpoint(self) -> str:
         """Where children dial."""
 
@@ -66,7 +70,6 @@ class Running:
     """A service and how its process shows it."""
 
     role: str
-    name: str
     service: Service
     monitor: str  # its address, or empty
     allow: Path | None  # the allow list, for SIGHUP
@@ -142,7 +145,7 @@ async def _beside(
                 {
                     "ready": True,
                     "role": running.role,
-                    "name": running.name,
+                    "name": running.service.name,
                     "endpoint": running.service.endpoint,
                     "monitor": f"http://{monitor.address}" if monitor is not None else None,
                     "pid": os.getpid(),
