@@ -237,6 +237,11 @@ class Server:
         self._nodes: tuple[NodeEntry, ...] = ()
 
     @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.settings.name
+
+    @property
     def endpoint(self) -> str:
         """Where children dial."""
         return self.settings.advertise or self.listener.endpoint

@@ -114,7 +114,7 @@ class Dialer:
         self._curve, self._private = curve, curve is not None or insecure
         self._limits = limits or LinkLimits()
         self._context: Context = context or LinkContext.instance()
-        self._role, self._name, self._id = role, name, id
+        self._role, self.name, self._id = role, name, id
         self._whom = "server" if role == "client" else "parent"  # users of a client know no parents
         self.listen = listen
         self._random = random.Random()
@@ -177,7 +177,7 @@ class Dialer:
     def start(self, handler: ParentHandler) -> None:
         """Begin dialing; to be called on the event loop, once."""
         if self._timer is not None or self.state != "new":
-            raise BadSetting("dialer", self._name, "can be started once")
+            raise BadSetting("dialer", self.name, "can be started once")
         self._handler = handler
         self._loop = asyncio.get_running_loop()
         self._down_at = self._loop.time()
@@ -215,7 +215,7 @@ class Dialer:
         blocks. `Overloaded` when the queue is full, `ConnectionLost` when there is no session to send it in, `TooLarge`
         when the parent takes only smaller payloads."""
         if self._bond is None or self.state not in ("up", "interrupted"):
-            raise ConnectionLost(f"the link of {self._name} is {self.state}")
+            raise ConnectionLost(f"the link of {self.name} is {self.state}")
         self._bond.session.send(payload)
         if self._flushing is None:
             self._mark()
@@ -250,7 +250,7 @@ class Dialer:
         """Wait until `send` would not add to a long queue; `ConnectionLost` when the session is lost."""
         while True:
             if self._bond is None or self.state not in ("up", "interrupted"):
-                raise ConnectionLost(f"the link of {self._name} is {self.state}")
+                raise ConnectionLost(f"the link of {self.name} is {self.state}")
             if self._bond.session.writable:
                 return
             self._writable.clear()
@@ -332,7 +332,7 @@ class Dialer:
             session=bond.id if bond is not None else self._fresh_id,
             received=bond.session.received if bond is not None else -1,
             role=self._role,
-            name=self._name,
+            name=self.name,
             id=self._id,
             listen=self.listen,
             message_bytes=self._limits.message_bytes,
@@ -412,7 +412,7 @@ class Dialer:
 
     def _facts(self) -> dict[str, object]:
         """Which link: for the log."""
-        return {self._whom: self._endpoint, self._role: self._name}
+        return {self._whom: self._endpoint, self._role: self.name}
 
     def _pause(self) -> float:
         """No pause for the first try and one round through the other parents, then longer ones, never in step."""

@@ -86,7 +86,7 @@ class Node:
         self.dialer = Dialer(
             settings.parent,
             role="node",
-            name=settings.name,
+            name=settings.name,  # or by its endpoint, which is known when it listens
             id=self.id,
             limits=limits,
             curve=parent_curve,
@@ -109,13 +109,18 @@ class Node:
         """Where children dial."""
         return self.settings.advertise or self.listener.endpoint
 
+    @property
+    def name(self) -> str:
+        """What it is called: as its settings say, else by host and port."""
+        return self.settings.name or self.endpoint.removeprefix("tcp://")
+
     def _knows(self, key: str) -> bool:
         return self.children.rights.knows(key)
 
     async def run(self, started: asyncio.Event | None = None) -> None:
         """Serve until cancelled."""
         self.listener.start(self.children)
-        self.dialer.listen = self.endpoint
+        self.dialer.listen, self.dialer.name = self.endpoint, self.name
         self.dialer.start(self)
         tasks = [
             asyncio.create_task(work(), name=f"node.{work.__qualname__}") for work in (self._rounds, self.pauses.run)
@@ -215,7 +220,7 @@ class Node:
         session = self.dialer.statistics().session
         return {
             "id": self.id.hex(),
-            "name": self.settings.name,
+            "name": self.name,
             "endpoint": self.endpoint,
             "path": [node.hex() for node, _ in self.path],
             "attached": self.attached,
@@ -282,7 +287,7 @@ class Node:
             self._gone.clear()  # the server knows them by a link that is gone itself
             if self._was_attached:
                 self.reattached += 1
-                text = f"node {self.settings.name} has another way to the server"
+                text = f"node {self.name} has another way to the server"
                 self.children.reset("moved", text, fresh_link=True)
             self._was_attached = True
             self._report()

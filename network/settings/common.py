@@ -171,7 +171,8 @@ def listen_option(default: str, whom: str) -> str:
 
 def name_option(default: str) -> str:
     """What a process is called."""
-    return option(default, "name in logs and `hullcast status`", check=_check_name)
+    unset = "" if default else "; empty: host and port of its endpoint"
+    return option(default, f"name in logs and `hullcast status`{unset}", check=_check_name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +186,7 @@ class ProcessSettings(SettingsBase):
         metavar="ENDPOINT",
         check=_check_advertise,
     )
-    name: str = name_option("node")
+    name: str = name_option("")
     monitor: str = option(
         "",
         "HTTP address of /healthz, /readyz, /metrics and /status; empty: none",

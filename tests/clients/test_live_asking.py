@@ -197,6 +197,10 @@ async def test_deadlines_and_worth_at_the_command_line_and_in_the_sdk(
         rows, worth = await shell(capsys, "query", ordered, "--json", "--worth", *at)
         assert [json.loads(line) for line in rows.splitlines()] == [{"K": 0}, {"K": 1}]
         assert (json.loads(worth)["seq"], json.loads(worth)["tables"]["T"]["unapplied"]) == (seq, 0)
+        rows, worth = await shell(capsys, "query", ordered, *at)  # a table, into a pipe
+        assert "update" not in rows
+        assert worth.startswith(f"2 rows as of update {seq}, current\nwaited ")
+        assert (await shell(capsys, "query", ordered, "--csv", *at))[1] == ""
         rows, worth = await shell(capsys, "query", ordered, "--csv", "--worth", *at)
         assert rows == "K\n0\n1\n"
         assert worth.startswith(f"2 rows as of update {seq}, current\nwaited ")

@@ -67,6 +67,16 @@ def interests(parent: Parent) -> list[Interest]:
     return [frame for frame in map(decode, parent.frames) if isinstance(frame, Interest)]
 
 
+async def test_a_node_without_a_name_is_called_by_host_and_port() -> None:
+    async with running_listener(limits=QUICK) as (above, parent), running_node(above.endpoint, name="") as node:
+        await wait_until(lambda: node.attached)
+        assert f"tcp://{node.name}" == node.endpoint
+        assert node.status()["name"] == node.name
+        assert [peer.name for peer in parent.joined] == [node.name]
+    named = Node(NodeSettings(advertise="tcp://db-2:7600"), Rights.everything())
+    assert named.name == "db-2:7600"
+
+
 async def test_a_full_way_up_loses_no_interest_and_ends_nobody() -> None:
     async with running_listener(limits=QUICK) as (above, parent), running_node(above.endpoint) as node:
         await wait_until(lambda: node.attached)

@@ -16,6 +16,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+from tests.support.cluster import PATIENT, cluster
 from tests.support.exposition import read_metrics
 from tests.support.processes import LIMIT_S
 
@@ -144,3 +147,30 @@ async def test_the_readmes_several_hosts_run_word_for_word(tmp_path: Path) -> No
         shown = await here.run(lines[-1:])
         assert "server" in shown
         assert "node" in shown
+
+
+async def test_a_row_takes_as_much_of_the_log_as_the_document_says(tmp_path: Path) -> None:
+    batched, alone = (float(one) for one in re.findall(r"^\| log, .* \| (\d+) bytes", OPERATING, re.MULTILINE))
+    create = re.search(r"CREATE TABLE IF NOT EXISTS STOCK \(.*\)", README)
+    assert create is not None
+    async with asyncio.timeout(LIMIT_S), cluster(0, tmp_path, link=PATIENT) as made, made.client() as hc:
+
+        def written() -> int:
+            return sum(path.stat().st_size for path in (tmp_path / "log").glob("*.log"))
+
+        def stock(number: int) -> dict[str, object]:
+            return {"SYMBOL": f"S{number:06d}", "SECTOR": "TECH", "RISK": 35.5, "RECO": 2.5, "PER": 11.5}
+
+        await hc.execute(create[0])
+        begun = written()
+        await hc.publish("STOCK", [stock(number) for number in range(1000)])
+        assert (written() - begun) / 1000 == pytest.approx(batched, rel=0.2)
+        begun = written()
+        for number in range(20):
+            await hc.publish("STOCK", stock(number))
+        assert (written() - begun) / 20 == pytest.approx(alone, rel=0.2)
+
+
+def test_one_server_upgrades_and_sizes_are_written_about() -> None:
+    assert "There is one server, and no standby." in README
+    assert {"## Upgrades", "## Sizes"} <= set(OPERATING.splitlines())

@@ -7,18 +7,21 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import hullcast
+from hullcast.clients.cli.commands.up import _gateways_from
 from hullcast.clients.cli.processes.child import command, environment
-from hullcast.clients.cli.processes.cluster import Cluster, Layout
+from hullcast.clients.cli.processes.cluster import Cluster, Layout, Notice
+from hullcast.clients.sdk.connecting import DEFAULT_URL
 from tests.support.processes import ANYWHERE, LIMIT_S, marked, running, wait_until
 
 if TYPE_CHECKING:
@@ -125,6 +128,24 @@ async def test_who_cancels_the_start_of_a_cluster_gets_the_cancellation_and_no_p
     with pytest.raises(asyncio.CancelledError):
         await starting
     assert running() == []
+
+
+async def test_gateways_have_the_ports_after_the_server_as_far_as_they_are_free() -> None:
+    with socket.socket() as taken, socket.socket() as free:
+        for port in range(20_000, 30_000, 7):  # two neighbours
+            with suppress(OSError):
+                free.bind(("127.0.0.1", port))
+                taken.bind(("127.0.0.1", port + 1))
+                break
+        free.close()
+        taken.listen()
+        notices: list[Notice] = []
+        cluster = Cluster(Layout(gateways_from=port), notices.append)
+        assert cluster._gateway_listen(0) == f"tcp://127.0.0.1:{port}"
+        assert cluster._gateway_listen(1) == ANYWHERE
+        assert notices == [Notice("gateway-2", f"port {port + 1} is taken, so the system chooses one")]
+    assert Cluster(Layout())._gateway_listen(0) == ANYWHERE
+    assert (_gateways_from(DEFAULT_URL), _gateways_from(ANYWHERE)) == (7601, 0)
 
 
 async def test_the_steps_of_the_readme_follow_each_other_and_can_be_repeated() -> None:

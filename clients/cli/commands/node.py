@@ -57,7 +57,6 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     running = Running(
         role="node",
-        name=settings.name,
         make=make,
         monitor=settings.monitor,
         allow=settings.security.allow,

@@ -77,8 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--worth",
         action="store_true",
-        help="say on stderr how current the rows are and how long they took (with --json, as JSON); a terminal shows "
-        "it under the table anyway",
+        help="with --json or --csv: say on stderr how current the rows are and how long they took (with --json, as "
+        "JSON). A table is followed by that anyway: below it, or on stderr if the output is not a terminal",
     )
     add_connection_arguments(parser, "print a JSON object a row; TIMESTAMP is ISO-8601 text")
 
@@ -99,14 +99,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         raise UsageError("--json and --csv cannot be combined; choose one")
     count, worth = asyncio.run(_run(arguments, console))
     console.file.flush()
-    whole = console.is_terminal and not (arguments.json or arguments.csv)
-    if worth is None:
-        if whole:
-            console.print(f"[dim]{_counted(count)}[/]")
-    elif whole:
-        console.print(Text("\n".join(in_words(count, worth)), "dim"))
-    elif arguments.worth:
-        lines = [as_json(asdict(worth))] if arguments.json else in_words(count, worth)
+    table = not (arguments.json or arguments.csv)
+    lines = [_counted(count)] if worth is None else in_words(count, worth)
+    if table and console.is_terminal:
+        console.print(Text("\n".join(lines), "dim"))
+    elif table or (arguments.worth and worth is not None):  # not among rows that another program reads
+        lines = [as_json(asdict(worth))] if arguments.json and worth is not None else lines
         sys.stderr.write("\n".join(lines) + "\n")
     return 0
 

@@ -72,6 +72,7 @@ class Played:
     updates: int = 0
     batches: int = 0
     seq: int = 0
+    created: list[str] = field(default_factory=list)  # tables that were not there
     passes: int = 0
     begun: float = 0.0
     ended: float = 0.0
@@ -108,7 +109,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     pacer, times = Pacer(rate, arguments.batch), Times(arguments.speed) if rate is None else None
     try:
         with _progress(played, rate or 0.0), suppress(KeyboardInterrupt):
-            asyncio.run(_replay(arguments, trace, pacer, times, played))
+            asyncio.run(_replay(arguments, trace, pacer, times, played, console))
     finally:
         trace.close()
     if not played.begun:
@@ -116,8 +117,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.json:
         p50, p99 = (round(played.latencies.quantile(share), 6) for share in (0.5, 0.99))
         facts = {"updates": played.updates, "batches": played.batches, "passes": played.passes, "seq": played.seq}
+        made = {"created": played.created}
         pace = {"seconds": round(played.seconds, 3), "rate": round(played.updates / played.seconds, 1), "wanted": rate}
-        console.file.write(as_json(facts | pace | {"durable_p50_s": p50, "durable_p99_s": p99}) + "\n")
+        console.file.write(as_json(facts | made | pace | {"durable_p50_s": p50, "durable_p99_s": p99}) + "\n")
     else:
         console.file.write(played.line(rate or 0.0) + "\n")
     return 0
@@ -129,9 +131,15 @@ async def _replay(
     pacer: Pacer,
     times: Times | None,
     played: Played,
+    console: Console,
 ) -> None:
     async with connected(arguments) as client:
-        for part in await trace.prepare(client):
+        there = await client.tables()
+        begins = await trace.prepare(client)
+        played.created = [name for name in await client.tables() if name not in there]
+        if played.created and not arguments.json:
+            console.print(f"created {'table' if len(played.created) == 1 else 'tables'} {', '.join(played.created)}")
+        for part in begins:
             for start in range(0, part.count, arguments.batch):
                 await client.publish(part.table, part.cut(start, start + arguments.batch))
         played.begun = time.perf_counter()

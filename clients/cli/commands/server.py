@@ -54,7 +54,6 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     running = Running(
         role="server",
-        name=settings.name,
         make=make,
         monitor=settings.monitor,
         allow=settings.security.allow,

@@ -6,6 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -51,6 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interval", type=seconds, default=1.0, metavar="S", help="seconds between samples (default 1)"
     )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="also show what the policies did, and views' costs"
+    )
     add_connection_arguments(parser, "print the server's reply as one JSON object, without rates")
 
 
@@ -77,20 +81,20 @@ async def _run(arguments: argparse.Namespace, console: Console) -> None:
         before = await _sample(client)
         if not arguments.watch:
             await asyncio.sleep(arguments.interval)
-            console.print(screen(await _sample(client), before))
+            console.print(screen(await _sample(client), before, verbose=arguments.verbose))
             return
         if not console.is_terminal:
             while True:
                 await asyncio.sleep(interval_s)
                 now = await _sample(client)
-                console.print(screen(now, before))
+                console.print(screen(now, before, verbose=arguments.verbose))
                 before = now
         with Live(console=console, auto_refresh=False, screen=False) as live:
-            live.update(screen(before, None), refresh=True)
+            live.update(screen(before, None, verbose=arguments.verbose), refresh=True)
             while True:
                 await asyncio.sleep(interval_s)
                 now = await _sample(client)
-                live.update(screen(now, before), refresh=True)
+                live.update(screen(now, before, verbose=arguments.verbose), refresh=True)
                 before = now
 
 
@@ -111,14 +115,14 @@ class StatusSample:
         return next((node for node in self.status["nodes"] if node["id"] == number), None)
 
 
-def screen(now: StatusSample, before: StatusSample | None) -> RenderableType:
-    """The whole picture; rates since the sample before."""
+def screen(now: StatusSample, before: StatusSample | None, *, verbose: bool = False) -> RenderableType:
+    """The whole picture; rates since the sample before. `verbose`: also what policies did, and why."""
     parts: list[RenderableType] = [_tree(now, before), Text()]
     streams = now.status.get("streams", {})
     parts.append(_tables({name: rows for name, rows in now.status["tables"].items() if name not in streams}))
     parts += _streams(now, streams)
     parts += joins_shown(now, before)
-    parts += _warehouse(now.status["queries"])
+    parts += _warehouse(now.status["queries"], verbose)
     parts += _conditionals(now.status.get("conditionals", {}))
     channels = now.status["channels"]
     parts += (
@@ -253,10 +257,7 @@ def _streams(now: StatusSample, streams: Mapping[str, Any]) -> list[RenderableTy
     """What is kept of each stream, and how far its time has come; nothing if there are none."""
     if not streams:
         return []
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("stream", overflow="fold")
-    for name in ("tuples", "from position", "to", "time", "retains"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _figures("stream", "tuples", "from position", "to", "time", "retains")
     table.add_column("windows", overflow="fold")
     for name, facts in sorted(streams.items()):
         table.add_row(
@@ -292,10 +293,7 @@ def joins_shown(now: StatusSample, before: StatusSample | None) -> list[Renderab
     if not shown:
         return []
     earlier = {} if before is None else _named_joins(before.status["operators"])
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("join over streams", overflow="fold", ratio=1)
-    for name in ("results", "results/s", "waiting", "behind", "missed", "gaps"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _figures("join over streams", "results", "per second", "waiting", "behind", "missed", "gaps")
     for name, one in shown.items():
         then = earlier.get(name)
         table.add_row(
@@ -348,7 +346,7 @@ def _operators(known: Mapping[str, Any]) -> Text:
     return text
 
 
-def _warehouse(queries: Mapping[str, Any]) -> list[RenderableType]:
+def _warehouse(queries: Mapping[str, Any], verbose: bool) -> list[RenderableType]:
     """One-time queries, and how far the tables they read are loaded; nothing if there were none."""
     tables = queries["tables"]
     if not (tables or queries["answered"] or queries["running"]):
@@ -360,21 +358,20 @@ def _warehouse(queries: Mapping[str, Any]) -> list[RenderableType]:
     said += [f"{queries['missed']:,} past their deadline"] if queries["missed"] else []
     text = Text("queries ", "bold").append(", ".join(said), "not bold")
     text.append(f"; policy {queries['policy']}", "not bold")
-    if queries["counters"]:
+    if verbose and queries["counters"]:
         text.append(f" ({counters_in_words(queries['counters'])})", "dim not bold")
     shown: list[RenderableType] = [text]
     if tables:
         shown.append(_loaded(tables))
     if queries.get("views"):
-        shown.append(_views(queries["views"]))
+        shown.append(_views(queries["views"], verbose))
     return shown
 
 
 def _loaded(tables: Mapping[str, Any]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("loaded for queries", overflow="fold")
-    for name in ("up to update", "not loaded", "oldest", "largest stretch", "period", "weight"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _figures(
+        "loaded for queries", "up to update", "not loaded", "oldest", "largest stretch", "period", "weight"
+    )
     for name, facts in sorted(tables.items()):
         period_s = facts["period_s"]
         table.add_row(
@@ -389,23 +386,22 @@ def _loaded(tables: Mapping[str, Any]) -> Table:
     return table
 
 
-def _views(views: Mapping[str, Any]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("view", overflow="fold")
-    for name in (
+def _views(views: Mapping[str, Any], verbose: bool) -> Table:
+    table = _figures(
+        "view",
         "promise",
         "a refresh now",
         "pending",
         "asked",
         "beyond promise",
         "longest",
-        "us/change",
-        "all at the limit",
-    ):
-        table.add_column(name, justify="right", no_wrap=True)
+        *(("us per change", "all at the limit") if verbose else ()),
+    )
     for name, facts in sorted(views.items()):
         pending = [f"{source} {rows:,}" for source, rows in facts["pending"].items() if rows]
         asked, changes = facts["within"] + facts["beyond"], facts["changes"]
+        spent = f"{1e6 * facts['spent_s'] / changes:,.1f}" if changes else "-"
+        naive = f"{facts['naive_s'] / facts['expected_s']:.2f}x" if facts["expected_s"] else "-"
         table.add_row(
             Text(name),
             duration_text(facts["response_time_s"]),
@@ -414,8 +410,7 @@ def _views(views: Mapping[str, Any]) -> Table:
             f"{asked:,}",
             f"{facts['beyond']:,}",
             time_shown(facts["longest_refresh_s"]) if asked else "-",
-            f"{1e6 * facts['spent_s'] / changes:,.1f}" if changes else "-",
-            f"{facts['naive_s'] / facts['expected_s']:.2f}x" if facts["expected_s"] else "-",
+            *((spent, naive) if verbose else ()),
         )
     return table
 
@@ -424,10 +419,9 @@ def _conditionals(known: Mapping[str, Any]) -> list[RenderableType]:
     """Conditional subscriptions, those that took most time first; nothing if there are none."""
     if not known.get("each"):
         return []
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("conditional subscription", overflow="fold", ratio=1)
-    for name in ("fired", "runs", "failed", "a run", "delivered", "as of update", "bytes"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _figures(
+        "conditional subscription", "fired", "runs", "failed", "a run", "delivered", "as of update", "bytes"
+    )
     for one in sorted(known["each"], key=lambda one: -one["runs"] * one["mean_s"]):
         last = one["last"]
         note = f"  last run failed: {last['error']}" if "error" in last else ""
@@ -446,10 +440,7 @@ def _conditionals(known: Mapping[str, Any]) -> list[RenderableType]:
 
 def _channels(now: StatusSample, before: StatusSample | None) -> Table:
     then = {channel["number"]: channel for channel in before.status["channels"]} if before is not None else {}
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("channel", overflow="fold", ratio=1)
-    for name in ("updates", "messages", "messages/update", "messages/s", "ignorable"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _figures("channel", "updates", "messages", "per update", "per second", "ignorable")
     for channel in sorted(now.status["channels"], key=lambda channel: -channel["messages"]):
         updates, messages = channel["updates"], channel["messages"]
         earlier = then.get(channel["number"])
@@ -458,13 +449,22 @@ def _channels(now: StatusSample, before: StatusSample | None) -> Table:
             note += f"  {ranges['wanted']:,} ranges, {ranges['distinct']:,} different ones"
             note += f", {ranges['lingering']:,} of lost clients" if ranges["lingering"] else ""
         table.add_row(
-            Text(channel["name"]).append(note, "dim"),
+            Text(channel["name"].partition(" #")[0]).append(note, "dim"),
             f"{updates:,}",
             f"{messages:,}",
             f"{messages / updates:.2f}" if updates else "-",
             _rate("{}", now, before, messages, earlier and earlier["messages"]) or "-",
             f"{channel['ignorable'] / updates:.0%}" if updates else "-",
         )
+    return table
+
+
+def _figures(what: str, *names: str) -> Table:
+    """A table of figures. Its headings are narrow, so that texts before them keep room to wrap at words."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column(what, overflow="fold", ratio=1)
+    for name in names:
+        table.add_column("\n".join(wrap(name, 8, break_long_words=False)), justify="right", no_wrap=True)
     return table
 
 

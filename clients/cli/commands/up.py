@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from hullcast.clients.cli.commands.arguments import whole
 from hullcast.clients.cli.processes.cluster import Cluster, Layout
+from hullcast.clients.sdk.connecting import DEFAULT_URL
+from hullcast.network.link.endpoints import parse_endpoint
 from hullcast.network.settings.common import LEVELS
 
 if TYPE_CHECKING:
@@ -24,14 +26,14 @@ if TYPE_CHECKING:
     from hullcast.clients.cli.processes.child import Child
     from hullcast.clients.cli.processes.cluster import Notice
 
-LISTEN = "tcp://127.0.0.1:7600"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Starts a server, a root node and gateways below it, each as a process of its own, and shows their endpoints. "
+        "Starts a server, a root node and gateways below it, each as a process of its own, and shows their endpoints: "
+        "the gateways have the ports after the server's, as far as these are free. "
         "A node that dies is restarted; when the server dies, everything stops. Ctrl-C stops everything."
     )
     parser.epilog = (
@@ -52,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder for the rows and the commit log (default: a temporary one, removed at the end)",
     )
     parser.add_argument(
-        "--listen", default=LISTEN, metavar="ENDPOINT", help=f"the server's endpoint (default {LISTEN})"
+        "--listen", default=DEFAULT_URL, metavar="ENDPOINT", help=f"the server's endpoint (default {DEFAULT_URL})"
     )
     parser.add_argument("--monitor", action="store_true", help="give each process a monitor: health, metrics, status")
     parser.add_argument(
@@ -79,6 +81,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         nodes=arguments.nodes,
         data=str(arguments.data or folder),
         listen=arguments.listen,
+        gateways_from=_gateways_from(arguments.listen),
         monitor=arguments.monitor,
         log_level=arguments.log_level,
     )
@@ -87,6 +90,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _gateways_from(listen: str) -> int:
+    """The port of the first gateway: the one after the server's, if that is given."""
+    port = parse_endpoint(listen, listening=True).port
+    return port + 1 if port else 0
 
 
 async def _run(layout: Layout, as_json: bool, console: Console) -> int:
@@ -149,9 +158,10 @@ def _out(facts: dict[str, object]) -> None:
 
 
 def _welcome(cluster: Cluster) -> str:
-    at = cluster.gateways[0].endpoint
+    at = cluster.server.endpoint
     lines = [f"  {child.name:<10} {_place(child)}" for child in (cluster.server, *cluster.nodes)]
-    return "\n".join((*lines, "", _TRY.format(at=at, create=_CREATE)))
+    url = "" if at == DEFAULT_URL else f" --url {at}"
+    return "\n".join((*lines, "", _TRY.format(at=at, url=url, create=_CREATE)))
 
 
 def _place(child: Child) -> str:
@@ -161,11 +171,11 @@ def _place(child: Child) -> str:
 #: As in the README and in `clients/demo/stocks.py`, so that one may go on with what another began.
 _CREATE = "CREATE TABLE IF NOT EXISTS STOCK (SYMBOL TEXT PRIMARY KEY, SECTOR TEXT, RISK REAL, RECO REAL, PER REAL)"
 
-_TRY = """Try this in other terminals (Ctrl-C here ends everything):
+_TRY = """Clients may connect to any of them. Try this in other terminals (Ctrl-C here ends everything):
 
-  hullcast execute "{create}" --url {at}
-  hullcast subscribe "SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN 20 AND 60" --url {at}
-  echo '{{"SYMBOL": "ACME", "RISK": 42, "PER": 12.5}}' | hullcast publish STOCK --jsonl - --url {at}
+  hullcast execute "{create}"{url}
+  hullcast subscribe "SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN 20 AND 60"{url}
+  echo '{{"SYMBOL": "ACME", "RISK": 42, "PER": 12.5}}' | hullcast publish STOCK --jsonl -{url}
 
 or from Python:
 

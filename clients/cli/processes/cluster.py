@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ class Layout:
     data: str = ""  # empty: memory only
     listen: str = "tcp://127.0.0.1:0"
     node_listen: str = "tcp://127.0.0.1:0"
+    gateways_from: int = 0  # the port of the first gateway, if it is free; 0: the system chooses all
     monitor: bool = False
     log_level: str = "warning"
     server_module: str = "hullcast"  # what `python -m` runs as the server
@@ -89,10 +91,26 @@ class Cluster:
             await self._start(root, self.layout.node_listen)
         try:
             async with asyncio.TaskGroup() as tasks:
-                for name in gateways:
-                    tasks.create_task(self._start(name, self.layout.node_listen), name=f"cluster.{name}")
+                for number, name in enumerate(gateways):
+                    tasks.create_task(self._start(name, self._gateway_listen(number)), name=f"cluster.{name}")
         except* ProcessFailed as failures:
             raise failures.exceptions[0] from None
+
+    def _gateway_listen(self, number: int) -> str:
+        """Where a gateway listens: always at the same place, unless that is taken."""
+        port = self.layout.gateways_from + number
+        if not self.layout.gateways_from:
+            return self.layout.node_listen
+        host, _, _ = self.layout.node_listen.rpartition(":")
+        with socket.socket() as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as ZeroMQ does
+            try:
+                trial.bind((host.removeprefix("tcp://"), port))
+            except OSError:
+                name = self.layout.node_names[number + 1]
+                self._tell(Notice(name, f"port {port} is taken, so the system chooses one"))
+                return self.layout.node_listen
+        return f"{host}:{port}"
 
     async def watch(self) -> None:
         """Start nodes again that die; raises ProcessFailed when the server dies, or a node does so again and again."""

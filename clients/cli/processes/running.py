@@ -51,6 +51,10 @@ class Service(Protocol):
     children: Children
 
     @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
     def endpoint(self) -> str:
         """Where children dial."""
 
@@ -72,7 +76,6 @@ class Running(Generic[Made]):
     """A service and how its process shows it."""
 
     role: str
-    name: str
     make: Callable[[Callable[[str], None]], Made]  # in a thread; it is given whom to tell what it is about
     monitor: str  # its address, or empty
     allow: Path | None  # the allow list, for SIGHUP
@@ -108,7 +111,7 @@ class _Process(Generic[Made]):
     def status(self) -> Mapping[str, object]:
         """That of the service; before there is one, what is being done."""
         if self.service is None:
-            return {"name": self.running.name, "starting": self.doing}
+            return {"role": self.running.role, "starting": self.doing}
         return self.running.status(self.service)
 
 
@@ -223,7 +226,7 @@ async def _beside(
             {
                 "ready": True,
                 "role": running.role,
-                "name": running.name,
+                "name": service.name,
                 "endpoint": service.endpoint,
                 "monitor": f"http://{monitor.address}" if monitor is not None else None,
                 "pid": os.getpid(),
