@@ -76,6 +76,14 @@ class ServerSettings(ProcessSettings):
         least=0,
         most=1024 * 1024 * GIB,
     )
+    reserve_bytes: int = option(
+        GIB,
+        "room on the disk of `data` that only the log may use, a tenth of the disk at most: loads, large answers, kept "
+        "history and checkpoints stop before it; publishes are refused when an eighth of it is left",
+        raised="the log can go on for longer when the disk fills up, but there is less room for all else",
+        least=0,
+        most=1024 * GIB,
+    )
     pending_bytes: int = option(
         64 * MIB,
         "requests waiting for the disk before publishers are refused as Overloaded",

@@ -19,6 +19,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hullcast.broker.log.recovery import TemporaryFolder, open_directory, open_memory
+from hullcast.broker.log.space import DiskSpace
 from hullcast.broker.server.changing import apply_record
 from hullcast.network.wire.errors import CheckpointFailed, ConnectionLost, LogBroken, QueriesFailed, Unavailable
 
@@ -46,7 +47,9 @@ class Storage:
         self.directory: DataDirectory | None = None  # what was given; a temporary one is only for queries
         if settings.data is None:
             self.engine, self.publishers, self.log = open_memory()
+            self.space: DiskSpace | None = None
         else:
+            self.space = DiskSpace(settings.data, settings.reserve_bytes)
             self.directory = data = open_directory(
                 settings.data,
                 apply_record,

@@ -349,9 +349,9 @@ class Warehouse:
     def on_release(self) -> None:
         """What was appended to the log is on disk; the process learns of it soon."""
         if self._released and self._directory is not None:
-            synced = self._directory.log.synced_seq
+            synced, stalled = self._directory.log.synced_seq, self._directory.log.stalled
             for seq, waiting in self._released:
-                if seq <= synced and not waiting.done():
+                if (seq <= synced or stalled) and not waiting.done():
                     waiting.set_result(None)
             self._released = [one for one in self._released if not one[1].done()]
         if self._directory is None or self._directory.log.synced_seq == self._through:
@@ -378,8 +378,11 @@ class Warehouse:
         self._end.write(Released(through, self._told_at, tables))
 
     async def wait_released(self, seq: int) -> None:
-        """Return when the process can read everything up to a sequence number."""
-        while self._directory is not None and self._directory.log.synced_seq < seq:
+        """Return when the process can read everything up to a sequence number; or, while the disk has no room for that,
+        everything that was acknowledged."""
+        while (
+            self._directory is not None and self._directory.log.synced_seq < seq and self._directory.log.stalled is None
+        ):
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._released.append((seq, waiting))
             await waiting

@@ -1,5 +1,5 @@
-"""The disk of the warehouse is full, under load: questions are told why, old rows are answered, publishing goes on; and
-when there is room again, everything is there once."""
+"""Full disks. That of the warehouse: questions are told why, old rows are answered, publishing goes on. That of the
+log: publishes are refused, all else goes on. And when there is room again, everything is there once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import configure
 from hullcast.network.wire.errors import HullcastError, TimedOut
 from tests.support.answered import TABLES, Answered, UpdateHistory, create
-from tests.support.cluster import COMMAND, PATIENCE_S, free_port, wait_for
+from tests.support.cluster import COMMAND, PATIENCE_S, PATIENT, cluster, free_port, wait_for
+from tests.support.disks import fill, small_disk
 
 #: A file system of its own for the files of tables, then the server.
 MOUNT = 'mount -t tmpfs -o size=2m none "$0" && exec "$@"'
@@ -155,3 +156,60 @@ async def test_a_full_disk_holds_up_loads_only_and_nothing_is_lost(tmp_path: Pat
         assert await hc.query("SELECT count(*) FROM NEW") == [(0,)]
     kinds = history.judge(answers)
     assert kinds["stale"] >= 5
+
+
+@pytest.mark.parametrize("reserve_bytes", [1 << 30, 0], ids=["a reserve", "no reserve"])
+async def test_a_full_disk_of_the_log_refuses_publishes_and_nothing_else(tmp_path: Path, reserve_bytes: int) -> None:
+    """With a reserve they are refused before they are applied; without one the first waits for the disk."""
+    (tmp_path / "logs").mkdir()
+    with small_disk(tmp_path / "disk", 8 << 20) as disk:
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            cluster(0, disk / "data", processes=tmp_path / "logs", link=PATIENT, reserve_bytes=reserve_bytes) as made,
+            made.client() as hc,
+            made.client() as other_hc,
+        ):
+            await hc.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, V INTEGER)")
+            await hc.publish("T", {"K": [1, 2], "V": [1, 2]})
+            total = "SELECT COUNT(*), SUM(V) FROM T"
+            assert await hc.query(total) == [(2, 3)]
+            many = {"K": list(range(1000, 2000)), "V": [0] * 1000}
+            async with hc.subscribe("SELECT SUM(V) FROM T WHERE K < 100") as sub:
+                filler = fill(disk)
+                waiting = asyncio.create_task(hc.publish("T", many))
+                assert "the server's disk is full" in await why_full(hc)
+                with pytest.raises(TimedOut, match=r"disk is full: .* bytes are free .* again without a restart"):
+                    await other_hc.publish("T", {"K": [3], "V": [10]}, timeout=0.5)
+                assert await hc.query(total) == [(2, 3)]
+                if reserve_bytes:  # nothing was applied that is not on disk, so there is nothing to hide
+                    async with hc.subscribe("SELECT MAX(V) FROM T WHERE K < 100") as other:
+                        assert other.answer == 2
+                assert not waiting.done()
+                filler.unlink()
+                receipt = await waiting
+                assert (receipt.first_seq, receipt.seq) == (3, 1002)
+                assert await hc.query(total) == [(1002, 3)]
+
+                filler = fill(disk)
+                waiting = asyncio.create_task(hc.publish("T", {"K": [4] * 1000, "V": [100] * 1000}))
+                await why_full(hc)
+                await made.server.kill()
+                await made.server.start()
+                assert await hc.query(total) == [(1002, 3)]
+                assert not waiting.done()
+                filler.unlink()
+                assert (await waiting).seq == 2002
+                await wait_for(lambda: sub.answer == 103, "the change")
+                assert (await other_hc.publish("T", {"K": [5], "V": [1000]})).seq == 2003
+                await wait_for(lambda: sub.answer == 1103, "the change")
+            if not reserve_bytes:
+                await made.server.kill()
+                await made.server.start()
+            assert await hc.query(total) == [(1004, 1103)]
+
+
+async def why_full(hc: Client) -> str:
+    """Wait until a server's disk is full; why it is."""
+    while (full := (await hc.status())["log"]["disk_full"]) is None:  # noqa: ASYNC110  (of another process)
+        await asyncio.sleep(0.01)
+    return str(full)

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         allow=settings.security.allow,
         metrics=metrics,
         status=lambda: server_status(server),
-        missing=server.ready,
+        missing=server.missing,
     )
     place = f", data in {settings.data}" if settings.data is not None else ", in memory only"
     serve(running, announcer(as_json=arguments.json, text=place))
