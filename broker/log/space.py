@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 #: The reserve is at most this share of the disk, and the log leaves this share of the reserve.
 RESERVE_SHARE, LAST_SHARE = 1 / 10, 1 / 8
-#: Seconds for which an answer of the system is used again.
+#: Seconds for which an answer of the system is used again, unless it is that there is no room.
 _VALID_S = 0.02
 
 
@@ -57,6 +57,11 @@ class DiskSpace:
         return max(0, self.free_bytes - self.reserve_bytes)
 
     @property
+    def checkpoint_bytes(self) -> int:
+        """What a checkpoint may take: half of the reserve, too, since the log that it replaces goes then."""
+        return max(0, self.free_bytes - self.reserve_bytes // 2)
+
+    @property
     def shown(self) -> str:
         """What is free and what is reserved, in words."""
         return f"{self.free_bytes:,} bytes are free on the disk, {self.reserve_bytes:,} are reserved for the commit log"
@@ -68,7 +73,7 @@ class DiskSpace:
 
     def _ask(self) -> None:
         now = time.monotonic()
-        if now - self._asked_at >= _VALID_S:
+        if now - self._asked_at >= _VALID_S or self._free <= self._wanted_bytes:
             self._asked_at = now
             try:
                 found = os.statvfs(self.directory)

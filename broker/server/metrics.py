@@ -114,6 +114,7 @@ def _warehouse(known: dict[str, Any]) -> list[Metric]:
         Counter("hullcast_warehouse_processes_total", "Warehouse processes started.", known["processes"]),
         Counter("hullcast_warehouse_worker_restarts_total", "Its workers replaced.", known["worker_restarts"]),
         Counter("hullcast_warehouse_load_failures_total", "Loads that failed.", known["load_failures"]),
+        by_table(Gauge("hullcast_warehouse_bytes", "Size of a table's file for queries.", labels=table), "bytes"),
         by_table(Counter("hullcast_warehouse_loads_total", "Loads of changes into a table.", labels=table), "loads"),
         by_table(Counter("hullcast_warehouse_rows_total", "Rows these loads wrote.", labels=table), "loaded_rows"),
         by_table(Gauge("hullcast_warehouse_staleness_seconds", behind, labels=table), "staleness_s"),

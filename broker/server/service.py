@@ -35,7 +35,7 @@ from hullcast.broker.server.warehouse import Warehouse
 from hullcast.broker.server.windows import WindowLimits
 from hullcast.broker.server.working import Working
 from hullcast.broker.sql.create import CreateDerived, parse_statement
-from hullcast.broker.warehouse.messages import QueryLimits
+from hullcast.broker.warehouse.messages import DiskLimits, QueryLimits
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.network.link.listener import Listener
 from hullcast.network.monitor.pauses import Pauses
@@ -192,6 +192,7 @@ class Server:
             places=settings.warehouse_processes,
             limits=QueryLimits(settings.query_s, settings.query_memory_bytes, ROW_LIMIT, ANSWER_BYTES),
             policy=settings.warehouse_policy,
+            disk=DiskLimits(settings.warehouse_file_bytes, 0 if settings.data is None else settings.reserve_bytes),
         )
         self.queries = Queries(
             self.engine,
@@ -200,6 +201,7 @@ class Server:
             self._refused_query,
             lambda request, body: self._put(request, Outcome(body, ordered=True, on_disk=True)),
             self._answer_at_once,
+            self.storage.space,
         )
         self.views = ViewMaking(self.engine, self.warehouse, self._execute, self._refuse_change)
         self.evaluating = Evaluating(

@@ -138,6 +138,14 @@ class ServerSettings(ProcessSettings):
         "what decides which query runs and which table is loaded next; `hullcast policy` shows and switches it",
         choices=tuple(POLICIES),
     )
+    warehouse_file_bytes: int = option(
+        16 * GIB,
+        "size of the file of one table or view for queries, where a text counts once for every row that has it; a "
+        "larger one cannot be queried",
+        raised="larger tables can be queried, but one may take that much disk, and longer to load",
+        least=MIB,
+        most=1024 * GIB,
+    )
     stream_policy: str = option(
         "bounded-chain",
         "what decides which operator of a join over streams runs next",

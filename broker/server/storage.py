@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 TEMPORARY_LOG_BYTES = 32 << 20
 #: Seconds after a failure in which queries are refused at once: to try again means to copy all tables.
 PAUSE_S = 1.0
+#: Seconds between two attempts to make room by removing history.
+REMOVAL_S = 5.0
 
 
 class Storage:
@@ -57,10 +59,12 @@ class Storage:
                 history_bytes=settings.history_bytes,
             )
             self.engine, self.publishers, self.log = data.engine, data.publishers, data.log
+            data.space = self.space
         self.checkpoints = 0
         self._checkpointed = (self.engine.seq, time.monotonic())
         self._temporary: DataDirectory | None = None
         self._temporary_due = 0  # bytes written to its log at which the next checkpoint is due
+        self._next_removal = 0.0
         self._refused: tuple[float, QueriesFailed] | None = None  # when, and why
         self._under_way: asyncio.Task[None] | None = None
         self._stopping = False
@@ -113,6 +117,9 @@ class Storage:
             if updates >= settings.checkpoint_updates or (updates and now - at >= settings.checkpoint_s):
                 self._checkpointed = (self.engine.seq, now)
                 self._start(self._checkpoint(self.directory), "checkpoint")
+            elif settings.history_bytes and self._crowded and now >= self._next_removal:
+                self._next_removal = now + REMOVAL_S
+                self._start(asyncio.to_thread(self.directory.remove_old), "remove")
         elif (directory := self._usable()) is not None:
             if directory.log.statistics().written_bytes >= self._temporary_due:
                 self._start(self._checkpoint(directory), "checkpoint")
@@ -121,6 +128,10 @@ class Storage:
         elif self._temporary is not None:
             log.error("files for queries given up", extra={"why": self._temporary.log.why_broken})
             self._start(self._remove_temporary(), "remove")
+
+    @property
+    def _crowded(self) -> bool:
+        return self.space is not None and not self.space.room_bytes
 
     async def stop(self) -> None:
         """Begin nothing more, and wait for what is under way; the work on the event loop has ended."""

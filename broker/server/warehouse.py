@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from hullcast.broker.queries.view import ViewDefinition
     from hullcast.broker.tables.feed import ChangeTally
     from hullcast.broker.tables.schema import Table
-    from hullcast.broker.warehouse.messages import QueryLimits
+    from hullcast.broker.warehouse.messages import DiskLimits, QueryLimits
 
 log = logging.getLogger(__name__)
 
@@ -174,10 +174,11 @@ class Warehouse:
         places: int,
         limits: QueryLimits,
         policy: str,
+        disk: DiskLimits,
     ) -> None:
         """`files` gives the directory that the process may read: all that was acknowledged before is in its log."""
         self._engine, self._files = engine, files
-        self._places, self._limits = places, limits
+        self._places, self._limits, self._disk = places, limits, disk
         self.policy = policy
         self._process: asyncio.subprocess.Process | None = None
         self._end: MessageEnd | None = None
@@ -246,7 +247,7 @@ class Warehouse:
         self._known, self._definitions, self._through = {}, -1, -1
         self._heard_at = time.monotonic()
         self.processes += 1
-        self._end.write(Begin(str(directory.path), self._places, self._limits, self.policy))
+        self._end.write(Begin(str(directory.path), self._places, self._limits, self.policy, self._disk))
 
     def _on_end(self, process: asyncio.subprocess.Process) -> None:
         """The process is gone: what it owes is lost, and its workers are of no use."""
