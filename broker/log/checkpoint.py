@@ -62,6 +62,7 @@ _READABLE = (2, 3, 4, _FORMAT)
 _APPLICATION_ID = 0x48756C6C  # "Hull": what `file` could show
 _CHECKSUM = slice(60, 64)  # SQLite's user_version, in its file header
 _ROWS_AT_ONCE = 50_000
+_PAGE_BYTES = 16384
 #: Rows copied in one slice, and about what that takes.
 CAPTURED_AT_ONCE, CAPTURE_COST_S = 16_384, 0.002
 _BLOCK_BYTES = 1 << 20
@@ -191,6 +192,7 @@ def write(
     directory: Path,
     identity: bytes,
     durable: bool = True,
+    most_bytes: int | None = None,
     reached: Callable[[int, int], None] = lambda done, total: None,
 ) -> Written:
     """Write a checkpoint; it is on disk under its name when this returns. Blocks. Raises OSError or sqlite3.Error, or
@@ -203,7 +205,7 @@ def write(
     temporary = path.with_suffix(".tmp")
     temporary.unlink(missing_ok=True)
     try:
-        rows = _fill(temporary, captured, identity, reached)
+        rows = _fill(temporary, captured, identity, most_bytes, reached)
         size_bytes = _seal(temporary, durable)
         os.replace(temporary, path)
     except BaseException:
@@ -235,8 +237,14 @@ def remove_leftovers(directory: Path) -> int:
 # -- writing ---------------------------------------------------------------------------------------------
 
 
-def _fill(path: Path, captured: CapturedState, identity: bytes, reached: Callable[[int, int], None]) -> int:
-    """Make the SQLite file; the number of rows in it."""
+def _fill(
+    path: Path,
+    captured: CapturedState,
+    identity: bytes,
+    most_bytes: int | None,
+    reached: Callable[[int, int], None],
+) -> int:
+    """Make the SQLite file; the number of rows in it. sqlite3.OperationalError if it would be larger than it may be."""
     rows, total = 0, sum(int(np.count_nonzero(alive)) for _, _, alive, _ in captured.tables)
     os.close(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))  # SQLite would make it readable by all
     with closing(sqlite3.connect(path, isolation_level=None, cached_statements=0)) as database:
@@ -245,7 +253,9 @@ def _fill(path: Path, captured: CapturedState, identity: bytes, reached: Callabl
         database.execute("PRAGMA synchronous = OFF")
         database.execute("PRAGMA temp_store = MEMORY")
         database.execute("PRAGMA locking_mode = EXCLUSIVE")
-        database.execute("PRAGMA page_size = 16384")
+        database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+        if most_bytes is not None:
+            database.execute(f"PRAGMA max_page_count = {max(1, most_bytes // _PAGE_BYTES)}")
         database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         database.execute("BEGIN")
         database.execute("CREATE TABLE hullcast_meta (name TEXT, value)")

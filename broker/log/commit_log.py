@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from hullcast.broker.log.record import LONGEST_PAYLOAD, NOBODY, Record, RecordKind, encode_header
 from hullcast.broker.log.segment import SegmentWriter, segments, sync_directory
-from hullcast.network.wire.errors import BadBatch, BadSetting, InvariantBroken, LogBroken
+from hullcast.broker.log.space import NO_ROOM, DiskSpace
+from hullcast.network.wire.errors import BadBatch, BadSetting, DiskFull, InvariantBroken, LogBroken
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +48,8 @@ class CommitLog:
           Of a log that is not `durable`: after the records were written, so that other processes can read them.
       L3  after a failed write or sync `synced` never moves again: what the disk holds then is not known (after a
           failed fsync the kernel may forget the pages and let the next one succeed).
+      L4  but where there was only no room, all that the failed group may have left in the file is cut off, the group is
+          pending again, and the next attempt writes the whole of it.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class CommitLog:
         self._writing = Lock()  # guards the segment; held while the disk works
         self._groups = self._written_bytes = 0
         self._broken: str | None = None
+        self._stalled: DiskFull | None = None
         if segment is not None and number:
             self._mark(segment)
 
@@ -114,6 +118,11 @@ class CommitLog:
     def why_broken(self) -> str | None:
         """Why nothing more can be written, if so."""
         return self._broken
+
+    @property
+    def stalled(self) -> DiskFull | None:
+        """Why what is pending could not be written, if the disk had no room for it and has not been tried since."""
+        return self._stalled
 
     def copy_to(self, copy: CommitLog | None) -> None:
         """From the next record on, append to another log too, which is at the same record (None: no longer). If that
@@ -167,7 +176,8 @@ class CommitLog:
     def write_and_sync(self) -> int:
         """Put all records appended so far on disk with one sync, and return the number of the last one. Blocks.
 
-        LogBroken if the disk refuses, now and ever after.
+        DiskFull if there is no room on it: the records are pending again, and the next call tries again. LogBroken if
+        the disk refuses for another reason, or nobody would wait for room: now and ever after.
         """
         with self._writing:
             if self._broken is not None:
@@ -176,7 +186,15 @@ class CommitLog:
                 group, self._pending = self._pending, []
                 self._pending_bytes = 0
             if group:
-                self._write_group(group)
+                try:
+                    self._write_group(group)
+                except DiskFull as error:
+                    self._stalled = error
+                    with self._gathering:
+                        self._pending = group + self._pending
+                        self._pending_bytes += _size_of(group)
+                    raise
+            self._stalled = None
             return self._synced
 
     def remove_segments(self, through: int) -> int:
@@ -211,14 +229,16 @@ class CommitLog:
         )
 
     def close(self, checkpointed: int | None = None) -> None:
-        """Write what is pending and close the file. LogBroken if that fails; the file is closed all the same.
+        """Write what is pending and close the file. LogBroken if that fails; the file is closed all the same. Where
+        there is no room, what is pending is lost: nobody was told that it is safe.
 
         If a checkpoint holds all up to the last record (its number is `checkpointed`), a new segment is begun: the
         next start then reads nothing of the old one.
         """
         try:
             if self._broken is None:
-                self.write_and_sync()
+                with suppress(DiskFull):
+                    self.write_and_sync()
                 if self._segment is not None:
                     self._segment.sync()  # the last mark, too: then no flip of a bit can pass for a torn end
                     if checkpointed == self._synced >= self._segment.header.number:
@@ -247,9 +267,12 @@ class CommitLog:
                 parts.append(encode_header(record, self._synced, segment.header.seed))
                 parts.append(record.payload)
             before = segment.size_bytes
-            segment.write(parts)
-            segment.sync()
+            segment.write_and_sync(parts)
         except BaseException as error:  # whatever it was: the group is neither pending nor on disk (L3)
+            if self._durable and isinstance(error, OSError) and error.errno in NO_ROOM:  # L4
+                assert self.directory is not None, "without one nothing is pending"
+                free_bytes = DiskSpace(self.directory).free_bytes
+                raise DiskFull(str(self.directory), free_bytes, _size_of(group)) from error
             self._broken = str(error) or type(error).__name__
             if isinstance(error, OSError):
                 raise LogBroken(str(self.directory), self._broken) from error
@@ -274,9 +297,14 @@ class CommitLog:
 
     def _mark(self, segment: SegmentWriter) -> None:
         """Write, without waiting for the disk, that everything so far is on it. If that fails the group before it is
-        safe all the same; only the next one will be refused."""
+        safe all the same; only the next one will be refused, unless there was just no room."""
         mark = Record(RecordKind.MARK, self._synced, self._synced_seq + 1, 0)
         try:
             segment.write([encode_header(mark, self._synced, segment.header.seed)])
         except OSError as error:
-            self._broken = str(error)
+            if error.errno not in NO_ROOM:
+                self._broken = str(error)
+
+
+def _size_of(group: list[Record]) -> int:
+    return sum(len(record.payload) for record in group)

@@ -37,6 +37,7 @@ from hullcast.broker.log.private import make_private, tighten
 from hullcast.broker.log.publishers import Publishers
 from hullcast.broker.log.replay import HELP, End, Replay, TornEnd
 from hullcast.broker.log.segment import SegmentWriter, sync_directory
+from hullcast.broker.log.space import DiskSpace
 from hullcast.network.wire.errors import (
     BadDirectory,
     CheckpointFailed,
@@ -133,6 +134,8 @@ class DataDirectory:
         self._checkpointed: int | None = None  # the last record in a checkpoint that this process wrote
         #: All behind this sequence number is still read by somebody: the log and a checkpoint before it stay.
         self.needed_behind: int | None = None
+        #: The disk, if some of it is reserved for the log.
+        self.space: DiskSpace | None = None
         #: Tables can be read as of this sequence number and later ones, and changes behind it.
         self.readable_from = readable_from(path)
 
@@ -157,15 +160,21 @@ class DataDirectory:
         CheckpointFailed if the disk refuses; the log and the older checkpoints are then as they were.
         """
         self.log.write_and_sync()  # D1
+        most_bytes = None if self.space is None else self.space.checkpoint_bytes
         try:
-            written = write(captured, self.path, self.identity, self._durable, reached)
+            written = write(captured, self.path, self.identity, self._durable, most_bytes, reached)
             self._checkpointed = written.number
-            self._remove_old()
+            self.remove_old()
         except (OSError, sqlite3.Error) as error:
-            raise CheckpointFailed(str(self.path), str(error)) from error
+            reason = str(error)
+            if self.space is not None and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
+                reason = f"it needs more than {most_bytes:,} bytes, and {self.space.shown}"
+            raise CheckpointFailed(str(self.path), reason) from error
         return written
 
-    def _remove_old(self) -> None:
+    def remove_old(self) -> None:
+        """Remove what neither a restart needs nor readers of the history: for these nothing is kept at the expense of
+        the reserve. Blocks; in any thread, one at a time."""
         found = checkpoints(self.path)
         kept = self._kept([number for number, _ in found]) | self._still_read(found)
         for number, path in found:
@@ -189,11 +198,12 @@ class DataDirectory:
         `history_bytes`. An eighth of that lies between them: so they are few, and yet history ends in small steps.
         While the log reaches back to its first record it needs no checkpoint to begin with; that is number 0."""
         kept = set(found[-CHECKPOINTS_KEPT:])
+        history_bytes = self._history_bytes if self.space is None or self.space.room_bytes else 0
         sizes = self.log.segment_sizes()
         before = None  # bytes of log behind the checkpoint before
         for number in ([0] if self.readable_from == 0 else []) + found[:-CHECKPOINTS_KEPT]:
             behind = sum(size for following, size in sizes if following > number + 1)
-            if behind <= self._history_bytes and (before is None or before - behind >= self._history_bytes // 8):
+            if behind <= history_bytes and (before is None or before - behind >= history_bytes // 8):
                 kept.add(number)
                 before = behind
         return kept

@@ -10,6 +10,7 @@ damaged, and one with nothing behind it never held a record.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -80,6 +81,10 @@ class SegmentWriter:
     ) -> None:
         self.path, self.header, self.size_bytes = path, header, size_bytes
         self._descriptor, self._durable = descriptor, durable
+        self._synced_bytes = size_bytes
+        self._unsynced: list[bytes] = []  # what was written since, in order
+        self._owed = b""  # it was written once, and must be written again before anything else is
+        self._torn = False  # behind `size_bytes` there may be something that must be cut off first
 
     @classmethod
     def create(cls, log_directory: Path, identity: bytes, number: int, seq: int, durable: bool = True) -> SegmentWriter:
@@ -95,7 +100,9 @@ class SegmentWriter:
                 sync_directory(log_directory)
         except BaseException:
             writer.close()
+            path.unlink()  # so that it can be made when there is room
             raise
+        writer._synced()
         return writer
 
     @classmethod
@@ -104,8 +111,7 @@ class SegmentWriter:
         recovery may have read it from memory, where a process that was killed had left it."""
         writer = cls(path, header, os.open(path, os.O_WRONLY), end)
         try:
-            os.ftruncate(writer._descriptor, end)
-            os.lseek(writer._descriptor, end, os.SEEK_SET)
+            writer._cut()
             os.fsync(writer._descriptor)
         except BaseException:
             writer.close()
@@ -113,17 +119,56 @@ class SegmentWriter:
         return writer
 
     def write(self, parts: Sequence[bytes]) -> None:
-        """Append bytes; a part of them may be in the file when this raises."""
-        rest = memoryview(b"".join(parts))
-        while rest:
-            written = os.write(self._descriptor, rest)
-            self.size_bytes += written
-            rest = rest[written:]
+        """Append bytes. If this raises, none of them are part of the file: what was written of them is cut off, at the
+        latest before something else is written."""
+        if self._torn:
+            self._cut()
+        data = b"".join((self._owed, *parts))
+        done = 0
+        try:
+            while done < len(data):
+                done += os.write(self._descriptor, memoryview(data)[done:])
+        except OSError:
+            self._cut_if_possible()
+            raise
+        self._owed = b""
+        self._unsynced.append(data)
+        self.size_bytes += len(data)
 
     def sync(self) -> None:
         """Return when all that was written is on disk."""
         if self._durable:
             os.fdatasync(self._descriptor)
+        self._synced()
+
+    def write_and_sync(self, parts: Sequence[bytes]) -> None:
+        """Append bytes and return when they are on disk. If this raises, they are not part of the file.
+
+        The kernel may have dropped any page that was not synced before, and say nothing the next time. So all of these
+        are cut off, and what was there before these bytes is written again with the next ones.
+        """
+        kept = self.size_bytes - self._synced_bytes + len(self._owed)
+        self.write(parts)
+        try:
+            self.sync()
+        except OSError:
+            self._owed = b"".join(self._unsynced)[:kept]
+            self._unsynced, self.size_bytes = [], self._synced_bytes
+            self._cut_if_possible()
+            raise
+
+    def _synced(self) -> None:
+        self._synced_bytes, self._unsynced = self.size_bytes, []
+
+    def _cut(self) -> None:
+        os.ftruncate(self._descriptor, self.size_bytes)
+        os.lseek(self._descriptor, self.size_bytes, os.SEEK_SET)
+        self._torn = False
+
+    def _cut_if_possible(self) -> None:
+        self._torn = True
+        with suppress(OSError):  # the next write tries again
+            self._cut()
 
     def close(self) -> None:
         """Close the file, without syncing it."""

@@ -15,6 +15,7 @@ from hullcast.broker.queries.derived import is_hidden
 from hullcast.broker.reformulate.tuples import TuplesChannel
 from hullcast.broker.server.outcome import LogEntry, Outcome
 from hullcast.broker.sql.create import AdvanceStream, CreateDerived, CreateTable, DropTable, parse_statement
+from hullcast.broker.sql.view import DropView
 from hullcast.broker.tables.schema import POSITION, fold
 from hullcast.broker.tables.travel import published
 from hullcast.network.wire import bodies
@@ -131,6 +132,7 @@ class Changing:
         self._most_rows = most_rows
         self._sweeps = engine.sweeps
         self.on_advance: Callable[[str, int, float], None] = lambda stream, seq, time: None  # called after heartbeats
+        self.check_disk: Callable[[], None] = lambda: None  # DiskFull, if there is no room for changes
         self.refuse_more: Callable[[str], None] = lambda table: None  # Overloaded, if too much of a stream waits
         self.on_derive: Callable[[Table], None] = lambda stream: None  # TooLarge, if a join would keep too much
         self.on_drop: Callable[[str], None] = lambda table: None  # called before a table or stream is dropped
@@ -155,9 +157,12 @@ class Changing:
                     rights.check(sender, "publish", (statement.name,))
                 else:
                     rights.check(sender, "admin")
+                if not isinstance(statement, DropTable | DropView):  # these make room
+                    self.check_disk()
                 return self._execute(body, statement, publisher, now)
             rights.check(sender, "publish", (body.table,))
             self._engine.refuse_delete(body.table)
+            self.check_disk()
             return self._delete(body, request.body, publisher, now)
         except Unavailable:
             raise
@@ -224,6 +229,7 @@ class Changing:
         try:
             rights.check(sender, "publish", (body.table,))
             self._engine.refuse_publish(body.table)
+            self.check_disk()
             self.refuse_more(body.table)
             rows, most = most_rows(body.columns), self._most_rows
             if rows > most and not (request.apart and rows <= APART_ROWS):

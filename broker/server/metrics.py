@@ -69,12 +69,24 @@ def server_metrics(server: Server) -> list[Metric]:
         Gauge("hullcast_log_synced_seq", "Update up to which everything is on disk.", log.synced_seq),
         Gauge("hullcast_log_pending_records", "Records not on disk yet.", log.pending_records),
         Gauge("hullcast_log_pending_bytes", "Bytes of these records.", log.pending_bytes),
+        *_space(server),
         Gauge("hullcast_log_broken", "1 when the log can no longer be written.", log.broken),
         Counter("hullcast_log_written_bytes_total", "Bytes written to the log.", log.written_bytes),
         Counter("hullcast_log_groups_total", "Groups of records synced together.", log.groups),
         Counter("hullcast_checkpoints_total", "Checkpoints written.", server.storage.checkpoints),
         _nodes(server),
         *shared_metrics(server.children, server.pauses),
+    ]
+
+
+def _space(server: Server) -> list[Metric]:
+    space = server.storage.space
+    if space is None:
+        return []
+    return [
+        Gauge("hullcast_disk_full", "1 while publishes are refused: no room for them.", server.disk_full() is not None),
+        Gauge("hullcast_disk_free_bytes", "Free on the disk of the data directory.", space.free_bytes),
+        Gauge("hullcast_disk_reserve_bytes", "Of these, only for the log.", space.reserve_bytes),
     ]
 
 
@@ -102,6 +114,7 @@ def _warehouse(known: dict[str, Any]) -> list[Metric]:
         Counter("hullcast_warehouse_processes_total", "Warehouse processes started.", known["processes"]),
         Counter("hullcast_warehouse_worker_restarts_total", "Its workers replaced.", known["worker_restarts"]),
         Counter("hullcast_warehouse_load_failures_total", "Loads that failed.", known["load_failures"]),
+        by_table(Gauge("hullcast_warehouse_bytes", "Size of a table's file for queries.", labels=table), "bytes"),
         by_table(Counter("hullcast_warehouse_loads_total", "Loads of changes into a table.", labels=table), "loads"),
         by_table(Counter("hullcast_warehouse_rows_total", "Rows these loads wrote.", labels=table), "loaded_rows"),
         by_table(Gauge("hullcast_warehouse_staleness_seconds", behind, labels=table), "staleness_s"),

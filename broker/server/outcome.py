@@ -37,4 +37,5 @@ class Outcome:
     messages: dict[int, Columns] = field(default_factory=dict)
     void: tuple[int, ...] = ()  # channels with more messages than can be sent: their subscribers must begin again
     ordered: bool = False  # the reply must not overtake messages of earlier requests
+    on_disk: bool = False  # the reply tells of no row that is not on disk: it passes those that wait for room there
     then: tuple[Outcome, ...] = ()  # what followed from it by itself: it comes right behind, and nobody waits for it

@@ -7,6 +7,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
 
+from hullcast.network.wire.errors import DiskFull
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 #: About what a step takes beside its contents.
 STEP_BYTES = 512
+#: Seconds after which a group that found no room on the disk is tried again.
+RETRY_S = 0.25
 
 
 class Step(NamedTuple):
@@ -47,6 +51,9 @@ class Pipeline:
     synced the next one gathers, so the slower the disk, the larger the groups. A group without entries does not
     touch the disk, but still waits for those before it; where there is no disk, nothing waits.
 
+    A group that finds no room on the disk waits for it (`stuck` says so), and so does everything behind it, except what
+    tells of rows on disk only. It is tried again and again; whoever puts steps puts no more changes until then.
+
     The thread is our own: `run_in_executor` makes two futures a group, and takes one more turn of the loop to come
     back. Hence a queue that wakes the thread, and a callback that wakes the loop.
     """
@@ -64,6 +71,8 @@ class Pipeline:
         self._scheduled = False
         self._urgent = False  # a step that gathers is in a hurry
         self._later: asyncio.TimerHandle | None = None  # for those that are not
+        self._retry: asyncio.TimerHandle | None = None  # of a group that found no room
+        self.stuck: DiskFull | None = None
         self._came_back: asyncio.Future[None] | None = None  # of whoever waits for the thread
         self.waiting_bytes = 0
         self.groups = 0
@@ -73,6 +82,11 @@ class Pipeline:
     def full(self) -> bool:
         """Whether more is waiting for the disk than may."""
         return self.waiting_bytes >= self._limit_bytes
+
+    @property
+    def held(self) -> bool:
+        """Whether changes that nobody asked for should not be made now."""
+        return self.full or self.stuck is not None
 
     def __iter__(self) -> Iterator[Step]:
         """All steps that have not left yet."""
@@ -86,6 +100,8 @@ class Pipeline:
             self._log.append(kind, payload, first=first, count=count, publisher=publisher, publisher_number=number)
         self.waiting_bytes += step.size_bytes
         self._gathering.append(step)
+        if self.stuck is not None:
+            self._pass()
         if patience_s and self._log.directory is not None:
             if self._later is None:
                 self._later = self._loop.call_later(patience_s, self._hurry)
@@ -104,7 +120,7 @@ class Pipeline:
     def start(self) -> None:
         """Begin a group with what has gathered, unless one is under way."""
         self._scheduled = False
-        if self._busy or not self._gathering or self.failed.done():
+        if self._busy or self._syncing or not self._gathering or self.failed.done():
             return
         self._syncing, self._gathering, self._urgent = self._gathering, [], False
         if self._later is not None:
@@ -120,6 +136,9 @@ class Pipeline:
         if self._thread is None:
             self._thread = Thread(target=self._sync_groups, name="hullcast-log", daemon=True)
             self._thread.start()
+        self._sync()
+
+    def _sync(self) -> None:
         self._busy = True
         self._groups_to_sync.put(True)
 
@@ -137,6 +156,12 @@ class Pipeline:
         self._busy = False
         if self._came_back is not None and not self._came_back.done():
             self._came_back.set_result(None)
+        if isinstance(error, DiskFull):
+            self.stuck = error
+            self._pass()
+            self._retry = self._loop.call_later(RETRY_S, self._sync)
+            return
+        self.stuck = None
         if error is not None:  # nothing that waits may ever be acknowledged: the server must stop
             if not self.failed.done():
                 self.failed.set_exception(error)
@@ -145,8 +170,19 @@ class Pipeline:
         if self._urgent:
             self.start()
 
+    def _pass(self) -> None:
+        """Release what need not wait for room on the disk."""
+        passing = [step for step in self if step.outcome.on_disk]
+        if passing:
+            self._syncing = [step for step in self._syncing if not step.outcome.on_disk]
+            self._gathering = [step for step in self._gathering if not step.outcome.on_disk]
+            self._let_go(passing)
+
     def _leave(self) -> None:
         steps, self._syncing = self._syncing, []
+        self._let_go(steps)
+
+    def _let_go(self, steps: list[Step]) -> None:
         self.waiting_bytes -= sum(step.size_bytes for step in steps)
         try:
             self._release(steps)
@@ -155,12 +191,16 @@ class Pipeline:
                 self.failed.set_exception(error)
 
     async def stop(self) -> None:
-        """Sync and release what is still waiting, then end the thread."""
+        """Sync and release what is still waiting, if there is room for it, then end the thread."""
         while (self._gathering or self._busy) and not self.failed.done():
+            if self.stuck is not None and not self._busy:
+                break
             if self._busy:
                 self._came_back = self._loop.create_future()
                 await self._came_back
             self.start()
+        if self._retry is not None:
+            self._retry.cancel()
         if self._thread is not None:
             self._groups_to_sync.put(False)
             self._thread.join()

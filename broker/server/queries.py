@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from hullcast.broker.scheduling.fair_queue import FairQueue, Queued
 from hullcast.broker.server.open_requests import ByRoute
 from hullcast.broker.sql.text import check_text
+from hullcast.broker.warehouse.answering import no_room
 from hullcast.broker.warehouse.messages import Ask
 from hullcast.network.wire.errors import (
     AnswerGone,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hullcast.broker.engine.served import ServedEngine
+    from hullcast.broker.log.space import DiskSpace
     from hullcast.broker.scheduling.fair_queue import Measure
     from hullcast.broker.server.warehouse import LargeAnswer, Warehouse
     from hullcast.network.wire.bodies import DropRows, FetchRows, Query
@@ -84,6 +86,7 @@ class _Kept:
     ticket: bytes
     owner: str
     tables: tuple[str, ...]
+    sql: str
     rest: LargeAnswer
     until: float
     request: Request  # the query's
@@ -108,9 +111,12 @@ class Queries:
         refusal: Callable[[HullcastError, Request], bytes],
         done: Callable[[Request, bytes], None],
         fetched: Callable[[Request, bytes], None],
+        space: DiskSpace | None = None,
     ) -> None:
+        """`space` is that of the disk on which large answers are, if some of it is reserved."""
         self._engine, self.warehouse = engine, warehouse
         self._check, self._refusal, self._done, self._fetched = check, refusal, done, fetched
+        self._space = space
         self._queue: FairQueue[_Asked] = FairQueue(ADMITTED_PER_OWNER)
         self._running: dict[_Asked, asyncio.Task[None]] = {}
         self._fetching: set[asyncio.Task[None]] = set()
@@ -318,7 +324,7 @@ class Queries:
         body, rest = await self.warehouse.ask(ask)
         if rest is not None:
             request = item.request._replace(body=b"")
-            self._keep(_Kept(ticket, item.owner, tables, rest, time.monotonic() + KEPT_S, request))
+            self._keep(_Kept(ticket, item.owner, tables, query.sql, rest, time.monotonic() + KEPT_S, request))
         return body
 
     async def _ready(self, owner: str, sql: str, seq: int) -> tuple[str, ...]:
@@ -383,7 +389,13 @@ class Queries:
         return ticket is not None
 
     def _bound(self, kept: _Kept) -> None:
-        """An answer has grown: fail it if that is too much."""
+        """An answer has grown: fail it if that is too much. One owner leaves half of the room on the disk to others."""
+        if self._space is not None:
+            mine = sum(one.rest.size_bytes for one in self._kept_of(kept.owner))
+            if mine > (self.kept_bytes + self._space.room_bytes) // 2:
+                self.warehouse.withdraw(kept.rest)
+                kept.rest.fail(no_room(kept.sql, self._space))
+                return
         for owner, most in ((kept.owner, KEPT_BYTES_PER_OWNER), (None, KEPT_BYTES)):
             while sum(one.rest.size_bytes for one in self._kept_of(owner)) > most:
                 if not self._drop_done(owner):

@@ -7,6 +7,7 @@ import contextlib
 import os
 import time
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +34,7 @@ from hullcast.broker.server.warehouse import Warehouse
 from hullcast.broker.server.windows import WindowLimits
 from hullcast.broker.server.working import Working
 from hullcast.broker.sql.create import CreateDerived, parse_statement
-from hullcast.broker.warehouse.messages import QueryLimits
+from hullcast.broker.warehouse.messages import DiskLimits, QueryLimits
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.network.link.listener import Listener
 from hullcast.network.monitor.pauses import Pauses
@@ -46,6 +47,7 @@ from hullcast.network.wire.columns import concatenate
 from hullcast.network.wire.errors import (
     BadFrame,
     ConnectionLost,
+    DiskFull,
     HullcastError,
     NotPermitted,
     Overloaded,
@@ -179,7 +181,7 @@ class Server:
             self._append_results,
             self._mark_gap,
             self._note_consumed,
-            lambda: self.pipeline is None or self.pipeline.full,
+            lambda: self.pipeline is None or self.pipeline.held or self.disk_full() is not None,
             policy=settings.stream_policy,
             limit_bytes=settings.stream_queue_bytes,
             memory_bytes=settings.stream_memory_bytes,
@@ -187,6 +189,7 @@ class Server:
         self.engine.joins_need = self.streams.needs
         self.hidden.check_room = self.brain.changing.on_derive = self.streams.check_room
         self.brain.changing.on_advance = self.streams.advanced
+        self.brain.changing.check_disk = self._check_disk
         self.brain.changing.refuse_more = self.streams.refuse_more
         self.brain.explain_derived = self.streams.explain
         self.warehouse = Warehouse(
@@ -195,14 +198,16 @@ class Server:
             places=settings.warehouse_processes,
             limits=QueryLimits(settings.query_s, settings.query_memory_bytes, ROW_LIMIT, ANSWER_BYTES),
             policy=settings.warehouse_policy,
+            disk=DiskLimits(settings.warehouse_file_bytes, 0 if settings.data is None else settings.reserve_bytes),
         )
         self.queries = Queries(
             self.engine,
             self.warehouse,
             lambda origin, tables: self.brain.check(origin, "query", self.engine.spelt(tables)),
             self._refused_query,
-            lambda request, body: self._put(request, Outcome(body, ordered=True)),
+            lambda request, body: self._put(request, Outcome(body, ordered=True, on_disk=True)),
             self._answer_at_once,
+            self.storage.space,
         )
         self.views = ViewMaking(self.engine, self.warehouse, self._execute, self._refuse_change)
         self.evaluating = Evaluating(
@@ -211,7 +216,7 @@ class Server:
             self.working,
             self.conditionals,
             self._deliver_result,
-            lambda: self.pipeline is None or self.pipeline.full,
+            lambda: self.pipeline is None or self.pipeline.held,
         )
         self.evaluating.make_for = self.windows.admit
         self.history = HistoryReads(
@@ -230,6 +235,7 @@ class Server:
         self.pipeline: Pipeline | None = None
         self.requests = 0
         self._stopping = False
+        self._told_full = False
         self._preparing: set[asyncio.Task[None]] = set()
         self._ranges_left = asyncio.Event()
         self._history: deque[tuple[float, int]] = deque(maxlen=HISTORY)  # when everything up to where had been sent
@@ -303,8 +309,24 @@ class Server:
         return await self.storage.for_queries()
 
     def ready(self) -> str | None:
+        """Why the server cannot do all that it should, if so."""
+        full = self.disk_full()
+        return self.missing() or (None if full is None else f"disk full: publishes refused ({full})")
+
+    def missing(self) -> str | None:
         """Why the server cannot serve, if it cannot."""
         return None if self.pipeline is not None and not self.pipeline.failed.done() else "starting"
+
+    def disk_full(self) -> DiskFull | None:
+        """Why changes are refused, if the disk has no room for them; the rest goes on."""
+        if self.pipeline is None or self.storage.space is None:
+            return None
+        return self.pipeline.stuck or self.storage.space.log_full(self.pipeline.waiting_bytes)
+
+    def _check_disk(self) -> None:
+        full = self.disk_full()
+        if full is not None:
+            raise DiskFull(*full.args)
 
     # --- requests ----------------------------------------------------------------------------------------
 
@@ -325,6 +347,8 @@ class Server:
             return
         try:
             body = bodies.decode(request.body)
+            if self.pipeline.stuck is not None and isinstance(body, _WAITS):
+                self._check_disk()
             if isinstance(body, bodies.Publish):
                 self._gather(Arrived(body, request))
                 return
@@ -545,7 +569,7 @@ class Server:
         """Ends when none are left, or when so many wait for the disk that they should leave first: what one sync lets
         go is sent in one go."""
         assert self.pipeline is not None
-        while self._settled_unsent < SETTLED_TOGETHER and not self.pipeline.full:
+        while self._settled_unsent < SETTLED_TOGETHER and not self.pipeline.held:
             outcomes = self.brain.changing.settle(time.monotonic())
             if not outcomes:
                 return
@@ -636,6 +660,8 @@ class Server:
             self._forgo(outcome)
         else:
             self._share(request, outcome, 1)
+        if isinstance(sent.reply, _ON_DISK):
+            sent = replace(sent, on_disk=True)
         self.pipeline.put(Step(request, sent, reply, self.children.rights))
         for one in outcome.then:
             self.pipeline.put(Step(_OURS, one, b""))
@@ -778,6 +804,17 @@ class Server:
             self.history.watch(now)
             self.storage.keep_behind(self.streams.needed_behind())
             self.storage.keep_up(now)
+            self._tell_of_disk()
+
+    def _tell_of_disk(self) -> None:
+        """Log when changes begin to be refused for want of room, and when they are accepted again."""
+        full = self.disk_full()
+        if (full is not None) != self._told_full:
+            self._told_full = full is not None
+            if full is not None:
+                log.error("disk full: publishes refused", extra={"why": str(full)})
+            else:
+                log.warning("disk has room again: publishes accepted")
 
     def _keep_up(self) -> None:
         """Let channels do what makes changes cheaper, and would take too long while one is applied."""
@@ -827,6 +864,10 @@ class Server:
             self.children.tell_directory(Directory(self.epoch, ((self.id, self.endpoint),), nodes))
 
 
+#: What cannot be answered while changes that were applied wait for room on the disk: it changes more, or shows them.
+_WAITS = bodies.Publish | bodies.Delete | bodies.Execute | bodies.Subscribe | bodies.Sync
+#: Replies that tell nothing of such changes.
+_ON_DISK = bodies.Information | bodies.HistorySpan | Failed
 #: What the server does of its own accord: a request that nobody waits for.
 _OURS = Request(0, (), None, b"")
 #: .. letting tuples leave streams and windows.

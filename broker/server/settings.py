@@ -76,6 +76,14 @@ class ServerSettings(ProcessSettings):
         least=0,
         most=1024 * 1024 * GIB,
     )
+    reserve_bytes: int = option(
+        GIB,
+        "room on the disk of `data` that only the log may use, a tenth of the disk at most: loads, large answers, kept "
+        "history and checkpoints stop before it; publishes are refused when an eighth of it is left",
+        raised="the log can go on for longer when the disk fills up, but there is less room for all else",
+        least=0,
+        most=1024 * GIB,
+    )
     pending_bytes: int = option(
         64 * MIB,
         "requests waiting for the disk before publishers are refused as Overloaded",
@@ -129,6 +137,14 @@ class ServerSettings(ProcessSettings):
         "orad",
         "what decides which query runs and which table is loaded next; `hullcast policy` shows and switches it",
         choices=tuple(POLICIES),
+    )
+    warehouse_file_bytes: int = option(
+        16 * GIB,
+        "size of the file of one table or view for queries, where a text counts once for every row that has it; a "
+        "larger one cannot be queried",
+        raised="larger tables can be queried, but one may take that much disk, and longer to load",
+        least=MIB,
+        most=1024 * GIB,
     )
     stream_policy: str = option(
         "bounded-chain",

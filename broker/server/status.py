@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 def server_status(server: Server) -> dict[str, object]:
     """One map: the server itself, its tables, its channels, and what the nodes have reported."""
     engine, log = server.engine, server.log.statistics()
+    space, full = server.storage.space, server.disk_full()
     return {
         "name": server.settings.name,
         "id": server.id.hex(),
@@ -46,6 +47,9 @@ def server_status(server: Server) -> dict[str, object]:
             "groups": log.groups,
             "checkpoints": server.storage.checkpoints,
             "readable_from": server.storage.readable_from,
+            "free_bytes": None if space is None else space.free_bytes,
+            "reserve_bytes": None if space is None else space.reserve_bytes,
+            "disk_full": None if full is None else str(full),
         },
         "retention_bytes": server.retention.size_bytes,
         "refused": server.brain.refused,

@@ -19,6 +19,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hullcast.broker.log.recovery import TemporaryFolder, open_directory, open_memory
+from hullcast.broker.log.space import DiskSpace
 from hullcast.broker.server.changing import apply_record
 from hullcast.network.wire.errors import CheckpointFailed, ConnectionLost, LogBroken, QueriesFailed, Unavailable
 from hullcast.network.wire.logs import logger
@@ -40,6 +41,8 @@ PAUSE_S = 1.0
 #: A server that stops leaves a checkpoint if a start would have to replay so many updates; but gives it up when it
 #: would not be written so many seconds after the stop began.
 STOP_UPDATES, STOP_S = 10_000, 3.0
+#: Seconds between two attempts to make room by removing history.
+REMOVAL_S = 5.0
 
 
 class Storage:
@@ -50,7 +53,9 @@ class Storage:
         self.directory: DataDirectory | None = None  # what was given; a temporary one is only for queries
         if settings.data is None:
             self.engine, self.publishers, self.log = open_memory()
+            self.space: DiskSpace | None = None
         else:
+            self.space = DiskSpace(settings.data, settings.reserve_bytes)
             self.directory = data = open_directory(
                 settings.data,
                 apply_record,
@@ -59,6 +64,7 @@ class Storage:
                 say=say,
             )
             self.engine, self.publishers, self.log = data.engine, data.publishers, data.log
+            data.space = self.space
         self.checkpoints = 0
         self._checkpointed = (self.engine.seq, time.monotonic())  # when the last one was begun
         #: What a start would find in a checkpoint.
@@ -66,6 +72,7 @@ class Storage:
         self._writing_since, self._give_up_at = 0.0, math.inf
         self._temporary: DataDirectory | None = None
         self._temporary_due = 0  # bytes written to its log at which the next checkpoint is due
+        self._next_removal = 0.0
         self._refused: tuple[float, QueriesFailed] | None = None  # when, and why
         self._under_way: asyncio.Task[None] | None = None
         self._stopping = False
@@ -118,6 +125,9 @@ class Storage:
             if updates >= settings.checkpoint_updates or (updates and now - at >= settings.checkpoint_s):
                 self._checkpointed = (self.engine.seq, now)
                 self._start(self._checkpoint(self.directory), "checkpoint")
+            elif settings.history_bytes and self._crowded and now >= self._next_removal:
+                self._next_removal = now + REMOVAL_S
+                self._start(asyncio.to_thread(self.directory.remove_old), "remove")
         elif (directory := self._usable()) is not None:
             if directory.log.statistics().written_bytes >= self._temporary_due:
                 self._start(self._checkpoint(directory), "checkpoint")
@@ -126,6 +136,10 @@ class Storage:
         elif self._temporary is not None:
             log.error("files for queries given up", extra={"why": self._temporary.log.why_broken})
             self._start(self._remove_temporary(), "remove")
+
+    @property
+    def _crowded(self) -> bool:
+        return self.space is not None and not self.space.room_bytes
 
     async def stop(self) -> None:
         """Begin nothing more, and wait for what is under way; the work on the event loop has ended."""
@@ -142,9 +156,8 @@ class Storage:
             try:
                 captured = await asyncio.to_thread(self._capture, directory)
                 await self._write_checkpoint(directory, captured)
-            except (TimeoutError, CheckpointFailed, LogBroken) as error:  # the log still has everything
-                why = str(error) if isinstance(error, TimeoutError) else error.reason
-                log.warning("no checkpoint left, the next start replays the log", extra={"why": why})
+            except (TimeoutError, Unavailable) as error:  # the log still has everything
+                log.warning("no checkpoint left, the next start replays the log", extra={"why": str(error)})
 
     def close(self) -> None:
         """Write what is pending, and let others have the directory; or remove it, if it is temporary."""

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from hullcast.broker.queries.view import ViewDefinition
     from hullcast.broker.tables.feed import ChangeTally
     from hullcast.broker.tables.schema import Table
-    from hullcast.broker.warehouse.messages import QueryLimits
+    from hullcast.broker.warehouse.messages import DiskLimits, QueryLimits
 
 log = logger(__name__)
 
@@ -176,10 +176,11 @@ class Warehouse:
         places: int,
         limits: QueryLimits,
         policy: str,
+        disk: DiskLimits,
     ) -> None:
         """`files` gives the directory that the process may read: all that was acknowledged before is in its log."""
         self._engine, self._files = engine, files
-        self._places, self._limits = places, limits
+        self._places, self._limits, self._disk = places, limits, disk
         self.policy = policy
         self._process: asyncio.subprocess.Process | None = None
         self._end: MessageEnd | None = None
@@ -248,7 +249,7 @@ class Warehouse:
         self._known, self._definitions, self._through = {}, -1, -1
         self._heartbeat = Heartbeat(process.pid, time.monotonic())
         self.processes += 1
-        self._end.write(Begin(str(directory.path), self._places, self._limits, self.policy))
+        self._end.write(Begin(str(directory.path), self._places, self._limits, self.policy, self._disk))
 
     def _on_end(self, process: asyncio.subprocess.Process) -> None:
         """The process is gone: what it owes is lost, and its workers are of no use."""
@@ -351,9 +352,9 @@ class Warehouse:
     def on_release(self) -> None:
         """What was appended to the log is on disk; the process learns of it soon."""
         if self._released and self._directory is not None:
-            synced = self._directory.log.synced_seq
+            synced, stalled = self._directory.log.synced_seq, self._directory.log.stalled
             for seq, waiting in self._released:
-                if seq <= synced and not waiting.done():
+                if (seq <= synced or stalled) and not waiting.done():
                     waiting.set_result(None)
             self._released = [one for one in self._released if not one[1].done()]
         if self._directory is None or self._directory.log.synced_seq == self._through:
@@ -380,8 +381,11 @@ class Warehouse:
         self._end.write(Released(through, self._told_at, tables))
 
     async def wait_released(self, seq: int) -> None:
-        """Return when the process can read everything up to a sequence number."""
-        while self._directory is not None and self._directory.log.synced_seq < seq:
+        """Return when the process can read everything up to a sequence number; or, while the disk has no room for that,
+        everything that was acknowledged."""
+        while (
+            self._directory is not None and self._directory.log.synced_seq < seq and self._directory.log.stalled is None
+        ):
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._released.append((seq, waiting))
             await waiting

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 #: Rows that the tables of a view may join to when it is made: more take minutes, and the disk.
 MOST_JOINED = 1 << 25
-#: Bytes of a view's file.
-MOST_BYTES = 16 << 30
 #: Bytes of changes on their way that are in memory; more are in a temporary file.
 _DELTA_BYTES = 32 << 20
 #: How far each base table is propagated.
@@ -123,7 +121,6 @@ class ViewFile(LoadedFile):
         self._sql = _statements(life.definition)
         database.execute("PRAGMA temp_store = FILE")  # a delta that joins with very much must not take the memory
         database.execute(f"PRAGMA temp.cache_size = {-_DELTA_BYTES // 1024}")
-        database.execute(f"PRAGMA max_page_count = {MOST_BYTES // self.PAGE_BYTES}")
         prepare(database, self._sql)
 
     # -- as a whole ----------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from hullcast.broker.log.directory import read_identity
 from hullcast.broker.log.history import gone, readable_from
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.file import DeltaTooDearError, LearnedCosts, ViewFile, overall
-from hullcast.broker.warehouse.files import FileState, NewFile, OpenFiles, file_of, is_transient
+from hullcast.broker.warehouse.files import FileBounds, FileState, NewFile, OpenFiles, file_of, is_transient
 from hullcast.broker.warehouse.loader import Loader, count_updates, failing, is_partial, last_words_of, stored_cells
 from hullcast.broker.warehouse.source import TableSource
 
@@ -76,8 +76,8 @@ class ViewLoader:
     """Maintains the views of one data directory. Any number of loaders may, in processes of their own; but one load of
     a view at a time."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, bounds: FileBounds | None = None) -> None:
+        self._directory, self._bounds = directory, bounds or FileBounds(directory)
         self._identity = read_identity(directory) or b""
         self._source = TableSource(directory, self._identity)
         self._files = OpenFiles(directory, self._identity, ViewFile)
@@ -85,7 +85,7 @@ class ViewLoader:
     def state(self, view: ViewLife, newest: int | None = None) -> dict[str, FileState] | None:
         """How far each base table is propagated; None if there is no file that can be used. One that has updates behind
         `newest`, the last there is, is of another course of events, and is removed."""
-        with failing(self._directory, view, "view"):
+        with failing(self._directory, view, self._bounds, "view"):
             file = self._files.get(view)
             if file is None:
                 return None
@@ -103,13 +103,13 @@ class ViewLoader:
 
     def learned(self, view: ViewLife) -> LearnedCosts:
         """What the file of a view keeps of costs; nothing if there is no file."""
-        with failing(self._directory, view, "view"):
+        with failing(self._directory, view, self._bounds, "view"):
             file = self._files.get(view)
             return LearnedCosts() if file is None else file.learned()
 
     def keep_deltas(self, view: ViewLife, deltas: str) -> None:
         """Keep what is known of the costs of deltas. The view has a file."""
-        with failing(self._directory, view, "view"):
+        with failing(self._directory, view, self._bounds, "view"):
             file = self._files.get(view)
             assert file is not None
             file.keep_deltas(deltas)
@@ -142,7 +142,7 @@ class ViewLoader:
         """
         began = time.perf_counter()
         wanted = {fold(table): seq for table, seq in through.items()}
-        with failing(self._directory, view, "view"):
+        with failing(self._directory, view, self._bounds, "view"):
             try:
                 done = self._propagate(view, wanted, since or {}, recompute, deltas)
             except sqlite3.DatabaseError as error:
@@ -176,11 +176,11 @@ class ViewLoader:
 
         If a table has fewer rows, what they take counts for more, in proportion. The view has a file.
         """
-        with failing(self._directory, view, "view"):
+        with failing(self._directory, view, self._bounds, "view"):
             file = self._files.get(view)
             if file is None:
                 raise FileNotFoundError(f"{view.table.name} has no file yet")
-            file.begin()
+            file.begin(self._bounds)
             try:
                 return sum(_exchanging(file, source, changes) for source in view.definition.sources_of(table))
             finally:
@@ -238,7 +238,7 @@ class ViewLoader:
     ) -> Propagated:
         """The changes of tables into a file, by deltas within a budget; without one into the copies, and the result is
         computed from these."""
-        file.begin()
+        file.begin(self._bounds)
         try:
             states, done, recomputed_s = file.tables(), {}, None
             for table, seq in through.items():
@@ -249,6 +249,7 @@ class ViewLoader:
                     pace = None if budget is None else _Pace()
                     after = min(seq, max(state.current, since.get(table, 0)))
                     for block in self._source.changes(life, after, seq, state.position):
+                        self._bounds.check()
                         for source in sources:
                             for columns, keys_gone in _changes(file, source, block, pace):
                                 if budget is None:
@@ -273,7 +274,7 @@ class ViewLoader:
     def _make(self, view: ViewLife, through: int, *, whole: bool) -> Propagated:
         """A file that is not there."""
         bases = _Bases(self._bases(view, through, whole=whole))
-        new = NewFile(self._directory, self._identity, view, ViewFile, bases.attached)
+        new = NewFile(self._directory, self._identity, view, ViewFile, bases.attached, self._bounds)
         try:
             done = self._fill(new.file, through, bases, new.file.index)
             ended = time.perf_counter()
@@ -291,7 +292,7 @@ class ViewLoader:
         try:
             for name, path in bases.attached.items():
                 file.attach(path, name)
-            file.begin()
+            file.begin(self._bounds)
             file.clear()
             done = self._fill(file, through, bases, lambda: None)
             ended = time.perf_counter()
@@ -309,7 +310,7 @@ class ViewLoader:
         log has rows that lack columns."""
         if not whole:
             return {life: next(self._source.bases(life, through), None) for life in view.bases}
-        loader = Loader(self._directory)
+        loader = Loader(self._directory, self._bounds)
         try:
             for life in view.bases:
                 loader.load(life, through)
@@ -334,6 +335,7 @@ class ViewLoader:
                 if base is not None and base.stored is not None:
                     updates = sum(file.copy(source, name, base.stored) for source in sources)
                 for block in self._source.changes(life, last, through, None):
+                    self._bounds.check()
                     for source in sources:
                         for columns, keys_gone in _changes(file, source, block, None):
                             file.fill(source, columns, keys_gone)

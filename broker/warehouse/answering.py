@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hullcast.broker.log.private import open_private
+from hullcast.broker.log.space import DiskSpace
 from hullcast.broker.queries.reading import bind, instants_of, read_query
 from hullcast.broker.queries.sqlite_copy import Guard, too_many_rows, with_instants
 from hullcast.broker.sql.text import shorten
@@ -64,8 +65,10 @@ class _OpenFiles(NamedTuple):
 class Answering:
     """Runs SELECTs over the files of one data directory, one at a time. Files stay open in between."""
 
-    def __init__(self, directory: Path, identity: bytes) -> None:
+    def __init__(self, directory: Path, identity: bytes, space: DiskSpace | None = None) -> None:
+        """`space` is that of the disk on which large answers wait to be fetched."""
         self._directory, self._identity = directory, identity
+        self._space = space or DiskSpace(directory)
         self._open: dict[tuple[Life | ViewLife, ...], _OpenFiles] = {}  # the one used last is the last
         self._most_open = files_open(FILES_OPEN, 8)
 
@@ -180,7 +183,7 @@ class Answering:
                 say(FirstRows(encode(QueryAnswer(names, columns, select.ticket if more else b"")), more))
                 if more:
                     flush()
-                    with _Spool(select, say) as spool:
+                    with _Spool(select, say, self._space) as spool:
                         for rows, more in portions:
                             columns = table_of(with_instants(rows, instants), names)[1]
                             spool.add(encode(QueryPart(columns, more)))
@@ -192,8 +195,8 @@ class Answering:
 class _Spool:
     """The file with the portions behind the first. It belongs to this query: there is none of its name before."""
 
-    def __init__(self, select: Select, say: Say) -> None:
-        self._select, self._say = select, say
+    def __init__(self, select: Select, say: Say, space: DiskSpace) -> None:
+        self._select, self._say, self._space = select, say, space
         self._size = 0
         with self._failing():
             self._file = open_private(Path(select.spool), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -210,6 +213,8 @@ class _Spool:
         if self._size + len(body) > limit:
             reason = f"its rows take more than {limit >> 20} MiB"
             raise SqlError(shorten(self._select.sql), reason, "add a WHERE or a LIMIT, or name fewer columns")
+        if len(body) > self._space.room_bytes:
+            raise no_room(self._select.sql, self._space)
         with self._failing():
             left = memoryview(body)
             while left:
@@ -224,6 +229,12 @@ class _Spool:
         except OSError as error:
             reason = f"its rows cannot be written to the server's disk ({error.strerror})"
             raise SqlError(shorten(self._select.sql), reason, "ask for fewer rows at once") from error
+
+
+def no_room(sql: str, space: DiskSpace) -> SqlError:
+    """The refusal of an answer whose rest would take disk space that the log may need."""
+    reason = f"its rows cannot be written to the server's disk: {space.shown}"
+    return SqlError(shorten(sql), reason, "fetch or close other large answers first, or ask for fewer rows at once")
 
 
 def _portions(cursor: sqlite3.Cursor, plan: Plan, limit: int) -> Iterator[tuple[list[Any], bool]]:

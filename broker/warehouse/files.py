@@ -16,6 +16,7 @@ killed when.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import resource
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, 
 from hullcast.broker.log.changes import LogPosition
 from hullcast.broker.log.private import make_private, open_private
 from hullcast.broker.log.segment import sync_directory
+from hullcast.broker.log.space import DiskSpace
 from hullcast.broker.queries.sqlite_copy import affinity, quoted, rowid_name
 from hullcast.broker.sql.text import MAXIMUM_NAME
 from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from hullcast.broker.warehouse.source import Base
 
 FOLDER = "warehouse"
+#: The largest file of a table or view, unless another limit is set.
+MOST_BYTES = 16 << 30
 _FORMAT = 1
 _APPLICATION_ID = 0x48756C57  # "HulW"
 #: Our own table. A table of a user has a shorter name, so this one is found by no statement of theirs.
@@ -53,6 +57,41 @@ _ROOM_WAIT_S = 1.0
 #: Files that stay open between loads.
 _FILES_OPEN = 8
 _ROWS_COPIED = 100_000  # from a checkpoint, in one statement
+
+
+class FileBounds:
+    """How large files may become: so many bytes each, and half of the room on the disk for one load. (What a load has
+    written is in the WAL and in the file for a while.) SQLite itself sees to that."""
+
+    def __init__(self, directory: Path, most_bytes: int = MOST_BYTES, reserve_bytes: int = 0) -> None:
+        """`reserve_bytes` of the disk are for the commit log."""
+        self._space, self._most_bytes = DiskSpace(directory / FOLDER, reserve_bytes), most_bytes
+        self._why = ""
+
+    def check(self) -> None:
+        """OSError if there is no room for anything more."""
+        if not self._space.room_bytes:
+            raise OSError(errno.ENOSPC, f"the disk is full: {self._space.shown}")
+
+    def set(self, database: sqlite3.Connection) -> None:
+        """Bound the file of a connection that a load is about to write to; OSError if there is no room at all."""
+        self.check()
+        ((pages,),) = database.execute("PRAGMA page_count").fetchall()
+        ((page_bytes,),) = database.execute("PRAGMA page_size").fetchall()
+        most_bytes = pages * page_bytes + self._space.room_bytes // 2
+        self._why = f"the disk is full: it needs more than {most_bytes:,} bytes, and {self._space.shown}"
+        if most_bytes > self._most_bytes:
+            most_bytes = self._most_bytes
+            self._why = (
+                f"its rows need more than {most_bytes:,} bytes on disk, where each text counts once for every row; "
+                "the server's setting warehouse_file_bytes is the limit"
+            )
+        database.execute(f"PRAGMA max_page_count = {max(1, most_bytes // page_bytes)}")
+
+    def explain(self, error: BaseException) -> str | None:
+        """Which bound SQLite means, if it says that there is no room."""
+        full = isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+        return self._why if full else None
 
 
 class FileState(NamedTuple):
@@ -108,8 +147,9 @@ class LoadedFile:
         """Make the tables in a new file."""
         raise NotImplementedError
 
-    def begin(self) -> None:
+    def begin(self, bounds: FileBounds) -> None:
         """Begin a load."""
+        bounds.set(self._database)
         self._database.execute("BEGIN IMMEDIATE")
 
     def attach(self, path: Path, name: str = "base") -> None:
@@ -241,6 +281,15 @@ def file_of(directory: Path, life: KeptLife) -> Path:
     return directory / FOLDER / file_name(life)
 
 
+def size_of(path: Path) -> int:
+    """The bytes of a file and its WAL; 0 if there is none."""
+    found = 0
+    for name in (path, f"{path}-wal"):
+        with suppress(FileNotFoundError):
+            found += os.stat(name).st_size
+    return found
+
+
 def file_name(life: KeptLife) -> str:
     """The name of a table's file in its folder."""
     return f"{_stem(life)}.sqlite"
@@ -315,7 +364,13 @@ class NewFile(Generic[File]):
     """
 
     def __init__(
-        self, directory: Path, identity: bytes, life: KeptLife, kind: type[File], bases: Mapping[str, Path]
+        self,
+        directory: Path,
+        identity: bytes,
+        life: KeptLife,
+        kind: type[File],
+        bases: Mapping[str, Path],
+        bounds: FileBounds,
     ) -> None:
         """`bases` are checkpoints to open beside it, by the names that they get."""
         self.path, self.life, self._bases = file_of(directory, life), life, tuple(bases)
@@ -326,12 +381,12 @@ class NewFile(Generic[File]):
         self._database = _connect(self._temporary, "rw")
         try:
             self.file = kind(self._temporary, life, identity, self._database)
-            self._begin(identity, bases)
+            self._begin(identity, bases, bounds)
         except BaseException:
             self.give_up()
             raise
 
-    def _begin(self, identity: bytes, bases: Mapping[str, Path]) -> None:
+    def _begin(self, identity: bytes, bases: Mapping[str, Path], bounds: FileBounds) -> None:
         database, life = self._database, self.life
         database.execute(f"PRAGMA page_size = {self.file.PAGE_BYTES}")
         database.execute("PRAGMA journal_mode = OFF").fetchall()
@@ -340,6 +395,7 @@ class NewFile(Generic[File]):
         database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         for name, path in bases.items():
             self.file.attach(path, name)
+        bounds.set(database)
         database.execute("BEGIN")
         database.execute(
             f'CREATE TABLE {OWN} (format INTEGER, identity BLOB, "create" TEXT, created INTEGER, current INTEGER, '

@@ -25,7 +25,7 @@ from hullcast.broker.views.making import ViewBuilds
 from hullcast.broker.views.upkeep import Upkeep, shortest_promise
 from hullcast.broker.warehouse.answering import with_worth
 from hullcast.broker.warehouse.board import Answer, Board, Feed, Load, Question
-from hullcast.broker.warehouse.files import FOLDER, file_name, file_of, remove, remove_others
+from hullcast.broker.warehouse.files import FOLDER, file_name, file_of, remove, remove_others, size_of
 from hullcast.broker.warehouse.looks import FileLooks
 from hullcast.broker.warehouse.messages import (
     AnswerEnded,
@@ -141,7 +141,9 @@ class LiveWarehouse:
         self._long_places: TaskPlaces[LiveTask] = TaskPlaces(0, lambda now: None, self._begin)  # see `_make_way`
         self._builds = ViewBuilds(self._directory)
         self._builds_place: TaskPlaces[LiveTask] = TaskPlaces(0, self._choose_build, self._begin)  # 1 from the first on
-        self._workers = Workers(self._directory, self._on_worker, self.on_quiet, self._on_death, self._fill_soon)
+        self._workers = Workers(
+            self._directory, begin.disk, self._on_worker, self.on_quiet, self._on_death, self._fill_soon
+        )
         self._lives: dict[str, Life] = {}  # of tables
         self._unseen: dict[str, int] = {}  # updates of tables that are not on the board
         self._rows: dict[str, int] = {}  # of tables, when they became known
@@ -728,16 +730,21 @@ class LiveWarehouse:
                 "weight": feed.weight,
                 "loads": feed.loads,
                 "loaded_rows": feed.loaded_rows,
+                "bytes": size_of(file_of(self._directory, self._lives[name])),
             }
             for name, feed in self.board.feeds.items()
             if name not in self._views
         }
+        views = self._views.report()
+        for life in self._views.lives.values():
+            if life.table.name in views:
+                views[life.table.name]["bytes"] = size_of(file_of(self._directory, life))
         return Report(
             {
                 "policy": self.policy.name,
                 "counters": self.policy.counters(),
                 "tables": tables,
-                "views": self._views.report(),
+                "views": views,
                 "waiting": len(self.board.waiting) + len(self._turns.texts),
                 "running": sum(not isinstance(task, Load) for task in self._places.busy),
                 "loading": sum(isinstance(task, Load) for task in self._places.busy),

@@ -29,6 +29,7 @@ from hullcast.broker.tables.values import decode_column
 from hullcast.broker.warehouse.coalesce import coalesced
 from hullcast.broker.warehouse.files import (
     FOLDER,
+    FileBounds,
     FileState,
     NewFile,
     OpenFiles,
@@ -74,8 +75,8 @@ class Loader:
     """Loads the tables of one data directory. Any number of loaders may, in processes of their own; but one load of a
     table at a time."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, bounds: FileBounds | None = None) -> None:
+        self._directory, self._bounds = directory, bounds or FileBounds(directory)
         self._identity = read_identity(directory) or b""
         self._source = TableSource(directory, self._identity)
         self._files = OpenFiles(directory, self._identity, TableFile)
@@ -83,7 +84,7 @@ class Loader:
     def state(self, life: Life, newest: int | None = None) -> FileState | None:
         """What the file of a table is; None if there is none that can be used. One that has updates behind `newest`,
         the last there is, is of another course of events (the log was restored from a copy), and is removed."""
-        with failing(self._directory, life):
+        with failing(self._directory, life, self._bounds):
             file = self._files.get(life)
             if file is None:
                 return None
@@ -100,7 +101,7 @@ class Loader:
         HistoryGone if neither the log nor a checkpoint has what is needed.
         """
         began = time.perf_counter()
-        with failing(self._directory, life):
+        with failing(self._directory, life, self._bounds):
             try:
                 found = self._load(life, through, progress or _silent)
             except sqlite3.DatabaseError as error:
@@ -142,7 +143,7 @@ class Loader:
         """A file that is not there."""
         base = next(self._source.bases(life, through), None)
         bases = {} if base is None else {"base": base.path}
-        new = NewFile(self._directory, self._identity, life, TableFile, bases)
+        new = NewFile(self._directory, self._identity, life, TableFile, bases, self._bounds)
         try:
             tally = _Tally(progress, life.created)
             self._begin_with(new.file, base, tally)
@@ -160,7 +161,7 @@ class Loader:
 
     def _go_on(self, file: TableFile, life: Life, through: int, progress: Callable[[int], None]) -> Loaded:
         """A file that is there, from what it has."""
-        file.begin()
+        file.begin(self._bounds)
         try:
             current, last, start = file.state()
             if current >= through:
@@ -183,7 +184,7 @@ class Loader:
         if base is not None:
             file.attach(base.path)
         try:
-            file.begin()
+            file.begin(self._bounds)
             file.clear()
             tally = _Tally(progress, life.created)
             self._begin_with(file, base, tally)
@@ -211,6 +212,7 @@ class Loader:
     ) -> None:
         """Apply the changes behind `after`."""
         for block in self._source.changes(life, after, through, start):
+            self._bounds.check()
             written = _apply_partial(file, block) if is_partial(block) else _apply_whole(file, block)
             tally.add(block.updates, written)
             tally.last = block.last
@@ -254,16 +256,19 @@ def _silent(rows: int) -> None:
 
 
 @contextmanager
-def failing(directory: Path, life: KeptLife, kind: str = "table") -> Iterator[None]:
+def failing(directory: Path, life: KeptLife, bounds: FileBounds, kind: str = "table") -> Iterator[None]:
     """Errors of the disk as our own."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
+        if (bound := bounds.explain(error)) is not None:
+            raise LoadFailed(life.table.name, bound, kind) from error
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         with suppress(OSError):
             folder = directory / FOLDER
             space = os.statvfs(folder if folder.exists() else directory)
-            if space.f_bavail * space.f_frsize < _NO_SPACE_BYTES:  # SQLite may say no more than "disk I/O error"
+            is_full = space.f_bavail * space.f_frsize < _NO_SPACE_BYTES
+            if is_full and "is full" not in reason:  # SQLite may say no more than "disk I/O error"
                 reason = f"the disk is full: {reason}"
         raise LoadFailed(life.table.name, reason, kind) from error
 

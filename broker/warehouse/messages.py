@@ -42,6 +42,7 @@ class Begin(NamedTuple):
     places: int
     limits: QueryLimits
     policy: str
+    disk: DiskLimits
 
 
 class Known(NamedTuple):
@@ -224,6 +225,13 @@ class Select(NamedTuple):
     ticket: bytes
     spool: str
     limits: QueryLimits
+
+
+class DiskLimits(NamedTuple):
+    """What files may take: one of a table or view; and what all of them leave to the log."""
+
+    file_bytes: int
+    reserve_bytes: int = 0
 
 
 class QueryLimits(NamedTuple):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from hullcast.broker.log.directory import read_identity
+from hullcast.broker.log.space import DiskSpace
 from hullcast.broker.queries.reading import read_query
 from hullcast.broker.scheduling.background import step_back
 from hullcast.broker.sql.text import shorten
@@ -27,10 +28,12 @@ from hullcast.broker.views.file import COMMIT_S, ViewLife
 from hullcast.broker.views.loader import ViewLoader
 from hullcast.broker.views.upkeep import Propagation, Spent, Upkeep
 from hullcast.broker.warehouse.answering import Answering
+from hullcast.broker.warehouse.files import FileBounds
 from hullcast.broker.warehouse.loader import Loader
 from hullcast.broker.warehouse.messages import (
     BlockingEnd,
     BuildView,
+    DiskLimits,
     Failure,
     Finished,
     LoadTable,
@@ -63,11 +66,11 @@ LONG_S = 0.25
 ALARM_LATE_S = 1
 
 
-def serve(connection: socket.socket, directory: Path) -> NoReturn:
+def serve(connection: socket.socket, directory: Path, limits: DiskLimits) -> NoReturn:
     """Do tasks until the other end is gone. This is a fork: nothing of the parent is ours to clean up."""
     try:
         _leave_parent(connection)
-        WarehouseWorker(connection, directory).run()
+        WarehouseWorker(connection, directory, limits).run()
     except BaseException:  # noqa: BLE001  (a fork must not go on as its parent)
         traceback.print_exc()
     finally:
@@ -77,11 +80,13 @@ def serve(connection: socket.socket, directory: Path) -> NoReturn:
 class WarehouseWorker:
     """What a worker keeps between tasks: open files."""
 
-    def __init__(self, connection: socket.socket, directory: Path) -> None:
+    def __init__(self, connection: socket.socket, directory: Path, limits: DiskLimits) -> None:
         self._end = BlockingEnd(connection)
-        self._loader = Loader(directory)
-        self._views = ViewLoader(directory)
-        self._answering = Answering(directory, read_identity(directory) or b"")
+        bounds = FileBounds(directory, limits.file_bytes, limits.reserve_bytes)
+        self._loader = Loader(directory, bounds)
+        self._views = ViewLoader(directory, bounds)
+        space = DiskSpace(directory, limits.reserve_bytes)
+        self._answering = Answering(directory, read_identity(directory) or b"", space)
         self._memory = AddressSpace()
         self._base_bytes = self._memory.reserved_bytes()
         self._heap_bytes = 0

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from hullcast.broker.warehouse.messages import DiskLimits
     from hullcast.broker.warehouse.turns import LiveTask
 
 log = logger(__name__)
@@ -45,12 +46,13 @@ class Workers:
     def __init__(
         self,
         directory: Path,
+        limits: DiskLimits,
         on_message: Callable[[Hand, object], None],
         on_quiet: Callable[[], None],
         on_death: Callable[[Hand], None],
         on_ready: Callable[[], None],
     ) -> None:
-        self._directory = directory
+        self._directory, self._limits = directory, limits
         self._on_message, self._on_quiet = on_message, on_quiet
         self._on_death, self._on_ready = on_death, on_ready
         self._hands: list[Hand] = []
@@ -119,7 +121,7 @@ class Workers:
                 return
             failing.pop_all()
         if process == 0:
-            serve(theirs, self._directory)
+            serve(theirs, self._directory, self._limits)
         theirs.close()
         hand = Hand(process)
         hand.end = await MessageEnd.over(

@@ -42,6 +42,7 @@ The branch tells the caller what to do::
     │   ├── SubscriptionOverflow  a subscription's events came faster than they were taken
     │   ├── CheckpointFailed      a checkpoint could not be written; nothing is lost
     │   ├── LoadFailed            a table could not be brought up to date for queries; nothing is lost
+    │   ├── DiskFull              the server's disk is full: changes are refused until there is room, all else goes on
     │   └── LogBroken             the commit log cannot be written: the server must be restarted
     ├── QueriesFailed             one-time queries cannot be answered: the disk refuses their files. All else goes on
     ├── LogDamaged                data on disk is not what was written: restore it
@@ -537,6 +538,21 @@ class LogBroken(Unavailable):
         return (
             f"the commit log in {self.directory} cannot be written ({self.reason}), so the server accepts no more "
             "changes. Free disk space or replace the disk, then restart the server; everything acknowledged is safe"
+        )
+
+
+class DiskFull(Unavailable):
+    """The disk of the commit log has too little room: changes are refused until there is more, and all else goes on."""
+
+    def __init__(self, directory: str, free_bytes: int, least_bytes: int) -> None:
+        super().__init__(directory, free_bytes, least_bytes)
+        self.directory, self.free_bytes, self.least_bytes = directory, free_bytes, least_bytes
+
+    def __str__(self) -> str:
+        return (
+            f"the server's disk is full: {self.free_bytes:,} bytes are free in {self.directory}, and changes need "
+            f"{self.least_bytes:,}. Changes are refused, while queries and subscriptions go on; free disk space there, "
+            "and changes are accepted again without a restart"
         )
 
 

@@ -20,10 +20,12 @@ from hullcast.broker.log import checkpoint as checkpoint_module
 from hullcast.broker.log.checkpoint import CapturedState, capturing, check, checkpoints, load, write
 from hullcast.broker.log.publishers import Publishers
 from hullcast.broker.log.segment import segments
+from hullcast.broker.log.space import DiskSpace
 from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.sql.create import CreateTable, create_text, parse_statement
 from hullcast.broker.tables.schema import Column, ColumnType, Table
 from hullcast.network.wire.errors import CheckpointFailed, LogDamaged
+from tests.support.disks import fill, small_disk
 from tests.support.durable import CREATE, captured, crash, delete, execute, opened, publish, rows
 
 IDENTITY = bytes(range(16))
@@ -389,6 +391,30 @@ def test_a_checkpoint_that_fails_leaves_everything_as_it_was(
     data = opened(tmp_path)
     assert {50, 51} <= rows(data).keys()
     data.close()
+
+
+def test_neither_a_checkpoint_nor_history_takes_what_is_reserved_for_the_log(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 4 << 20) as disk:
+        data = opened(disk / "data", segment_bytes=10_000, history_bytes=1 << 30)
+        data.space = DiskSpace(disk, 1 << 30)
+        execute(data, CREATE)
+        for start in range(0, 20_000, 5000):
+            publish(data, {"K": list(range(start, start + 5000)), "V": [1.5] * 5000})
+            data.write_checkpoint(captured(data))
+        assert data.readable_from == 0
+        filler = fill(disk, leaving=600_000)  # of these 419,430 are reserved
+        with pytest.raises(CheckpointFailed, match=r"needs more than 3.*bytes, and .* are reserved for the commit log"):
+            data.write_checkpoint(captured(data))
+        assert data.readable_from == 0
+        assert not list(data.path.glob("*.tmp"))
+        filler.unlink()
+        fill(disk, leaving=400_000)
+        data.remove_old()
+        assert data.readable_from == 15_000
+        data.close()
+        data = opened(disk / "data")
+        assert len(rows(data)) == 20_000
+        data.close()
 
 
 def test_only_the_records_since_a_checkpoint_are_applied_again(tmp_path: Path) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from hullcast.broker.log.commit_log import CommitLog
-from hullcast.broker.log.record import Record, RecordKind
+from hullcast.broker.log.record import HEADER_BYTES, Record, RecordKind
 from hullcast.broker.log.replay import Replay
 from hullcast.broker.log.segment import segments
-from hullcast.network.wire.errors import BadSetting, DirectoryInUse, InvariantBroken, LogBroken
+from hullcast.network.wire.errors import BadSetting, DirectoryInUse, DiskFull, InvariantBroken, LogBroken
+from tests.support.disks import fill, small_disk
 from tests.support.durable import CREATE, execute, opened, publish, rows
 
 IDENTITY = bytes(range(16))
@@ -128,15 +131,10 @@ def test_appending_goes_on_while_another_thread_syncs(tmp_path: Path) -> None:
     assert [record.payload for record in read(tmp_path)] == [str(number).encode() for number in range(5000)]
 
 
-def on_a_descriptor_of(log: CommitLog, path: str | None) -> None:
-    """Let the log's open file be another one: /dev/full has no room, a pipe cannot be synced."""
+def on_a_pipe(log: CommitLog) -> None:
+    """Let the log's open file be a pipe, which cannot be synced."""
     segment = log._segment
     assert segment is not None
-    if path is not None:
-        other = os.open(path, os.O_WRONLY)
-        os.dup2(other, segment._descriptor)
-        os.close(other)
-        return
     reading, writing = os.pipe()
     os.dup2(writing, segment._descriptor)
     os.close(writing)
@@ -147,16 +145,14 @@ def on_a_descriptor_of(log: CommitLog, path: str | None) -> None:
 _READING: list[int] = []
 
 
-@pytest.mark.parametrize(("path", "words"), [("/dev/full", "No space left"), (None, "Invalid argument")])
-def test_after_a_failed_write_or_sync_nothing_is_acknowledged_ever_again(
-    tmp_path: Path, path: str | None, words: str
-) -> None:
+def test_after_a_failed_sync_nothing_is_acknowledged_ever_again(tmp_path: Path) -> None:
+    words = "Invalid argument"
     log = CommitLog(tmp_path, IDENTITY)
     batch(log, b"safe")
     assert log.write_and_sync() == 1
     assert log._segment is not None
     kept = os.dup(log._segment._descriptor)
-    on_a_descriptor_of(log, path)
+    on_a_pipe(log)
     batch(log, b"lost")
     with pytest.raises(LogBroken, match=words) as broken:
         log.write_and_sync()
@@ -172,6 +168,69 @@ def test_after_a_failed_write_or_sync_nothing_is_acknowledged_ever_again(
     assert [record.payload for record in read(tmp_path)] == [b"safe"]
     while _READING:
         os.close(_READING.pop())
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 2000], ids=["one segment", "many"])
+def test_a_full_disk_holds_records_back_until_there_is_room(tmp_path: Path, segment_bytes: int) -> None:
+    """A real one. The write stops in the middle of a record, or of the header of a segment, and is done again."""
+    with small_disk(tmp_path / "disk", 512 << 10) as disk:
+        log = CommitLog(disk / "log", IDENTITY, segment_bytes=segment_bytes)
+        (disk / "log").mkdir()
+        filler = fill(disk)
+        payloads: list[bytes] = []
+        for size in (1, 5000, 3, 70_000, 40):
+            payloads.append(bytes([len(payloads)]) * size)
+            batch(log, payloads[-1])
+        for _ in range(3):
+            with pytest.raises(DiskFull, match="free disk space") as full:
+                log.write_and_sync()
+            assert (log.synced, log.statistics().pending_records) == (0, len(payloads))
+            assert (full.value.directory, full.value.least_bytes) == (str(disk / "log"), sum(map(len, payloads)))
+            assert log.stalled is full.value
+            assert read(disk / "log") == []
+        payloads.append(b"later")  # behind them, and nothing overtakes
+        batch(log, b"later")
+        filler.unlink()
+        assert log.write_and_sync() == len(payloads)
+        assert log.stalled is None
+        for number in range(20):  # now and then there is room
+            payloads.append(bytes([number]) * 6000)
+            batch(log, payloads[-1])
+            filler = fill(disk, leaving=number % 4 * 4096)
+            with suppress(DiskFull):
+                log.write_and_sync()
+            assert [record.payload for record in read(disk / "log")] == payloads[: log.synced]
+            filler.unlink()
+            log.write_and_sync()
+            assert log.synced == len(payloads)
+        log.close()
+
+
+def test_a_sync_that_finds_no_room_writes_all_again_that_was_not_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel may have dropped the pages: those of the mark before the group, too."""
+    log = CommitLog(tmp_path, IDENTITY)
+    batch(log, b"safe")
+    log.write_and_sync()
+    (_, path) = segments(tmp_path)[0]
+    with_mark = path.read_bytes()
+    synced = with_mark[:-HEADER_BYTES]
+    batch(log, b"late")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", full)
+        for _ in range(2):
+            with pytest.raises(DiskFull):
+                log.write_and_sync()
+            assert path.read_bytes() == synced
+    assert log.write_and_sync() == 2
+    log.close()
+    assert path.read_bytes().startswith(with_mark)
+    assert [record.payload for record in read(tmp_path)] == [b"safe", b"late"]
 
 
 def test_a_file_that_may_not_grow_breaks_the_log_and_a_restart_mends_it(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from hullcast.broker.log.commit_log import CommitLog
 from hullcast.broker.log.record import RecordKind
+from hullcast.broker.server import pipeline as pipeline_module
 from hullcast.broker.server.outcome import LogEntry, Outcome
 from hullcast.broker.server.pipeline import STEP_BYTES, Pipeline, Step
 from hullcast.network.wire.bodies import Synced
-from hullcast.network.wire.errors import LogBroken
+from hullcast.network.wire.errors import DiskFull, LogBroken
 from hullcast.network.wire.frames import Request
 from tests.support.cluster import wait_for
 
@@ -24,12 +25,16 @@ class SlowLog(CommitLog):
     def __init__(self) -> None:
         super().__init__(Path("log"))
         self.may_sync = threading.Event()
-        self.broken = False
+        self.broken = self.full = False
+        self.attempts = 0
         self.groups: list[int] = []
 
     def write_and_sync(self) -> int:
         number = self.number
         self.may_sync.wait(10)
+        self.attempts += 1
+        if self.full:
+            raise DiskFull("log", 0, 10)
         if self.broken:
             raise LogBroken("log", "no space left")
         self.groups.append(number)
@@ -39,6 +44,10 @@ class SlowLog(CommitLog):
 def step(number: int, *, durable: bool) -> Step:
     entry = LogEntry(RecordKind.BATCH, b"x" * 10, number, 1, bytes(16), number) if durable else None
     return Step(Request(number, (1,), None, b""), Outcome(Synced(number), entry), b"")
+
+
+def on_disk(number: int) -> Step:
+    return Step(Request(number, (1,), None, b""), Outcome(b"rows", on_disk=True), b"rows")
 
 
 async def settle() -> None:
@@ -95,6 +104,34 @@ async def test_a_broken_log_ends_the_pipeline_and_releases_nothing() -> None:
     await settle()
     assert left == []
     await pipeline.stop()
+
+
+async def test_a_group_without_room_on_the_disk_waits_and_so_does_all_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pipeline_module, "RETRY_S", 0.001)
+    log, left = SlowLog(), list[int]()
+    log.may_sync.set()
+    log.full = True
+    pipeline = Pipeline(log, lambda steps: left.extend(s.request.id for s in steps), 10_000)
+    async with asyncio.timeout(10):
+        pipeline.put(step(1, durable=True))
+        pipeline.put(on_disk(8))
+        await wait_for(lambda: pipeline.stuck is not None, "no room")
+        assert left == [8]
+        pipeline.put(step(2, durable=False))
+        pipeline.put(on_disk(9))
+        await wait_for(lambda: log.attempts > 3, "more attempts")
+        assert (left, pipeline.held, pipeline.failed.done()) == ([8, 9], True, False)
+        log.full = False
+        await wait_for(lambda: left == [8, 9, 1, 2], "both to leave")
+        assert (pipeline.stuck, pipeline.held, pipeline.waiting_bytes) == (None, False, 0)
+        log.full = True
+        pipeline.put(step(2, durable=True))
+        await wait_for(lambda: pipeline.stuck is not None, "no room")
+        pipeline.put(step(3, durable=True))
+        await pipeline.stop()  # nobody was told of these, and it does not wait for room
+    assert left == [8, 9, 1, 2]
 
 
 async def test_it_says_when_too_much_waits() -> None:

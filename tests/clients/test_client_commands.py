@@ -593,8 +593,17 @@ def test_rates_and_lag_come_from_two_samples() -> None:
         channel = {"number": 1, "name": "MIN", "updates": 10, "messages": messages, "ignorable": 5, "deserted": False}
         status: dict[str, Any] = {"name": "main", "id": "s", "endpoint": "tcp://a:1", "uptime_s": 90_061.0, "seq": seq}
         status |= {"through": seq, "tables": {"T": 5}, "memory_bytes": 10, "retention_bytes": 0, "refused": 0}
-        status |= {"children": counters, "log": {"memory_only": True}, "channels": [channel], "failed": 3}
+        log: dict[str, Any] = {
+            "memory_only": False,
+            "written_bytes": 1,
+            "pending_bytes": 0,
+            "checkpoints": 2,
+            "readable_from": 0,
+        }
+        log |= {"free_bytes": 7_000_000, "disk_full": "the disk is full"}
+        status |= {"children": counters, "log": log, "channels": [channel], "failed": 3}
         loaded = {"loaded": 480, "unapplied": 20, "staleness_s": 1.25, "stretch": 1.5, "period_s": 60.0, "weight": 3.0}
+        loaded |= {"bytes": 5_000_000}
         queries = {"answered": 12, "failed": 1, "running": 2, "waiting": 0, "missed": 4, "policy": "myopic"}
         queries |= {"counters": {"loads": 7}, "tables": {"T": loaded}}
         status |= {"recent_pause_s": 0.0421, "queries": queries}
@@ -611,10 +620,12 @@ def test_rates_and_lag_come_from_two_samples() -> None:
     assert "1,000" in text.splitlines()[-2]
     assert "3 failed by a fault of the server" in text
     assert "last minute 42 ms" in text
+    assert "7.0 MB free on its disk" in text
+    assert "publishes refused: the disk is full" in text
     assert "queries 12 answered, 2 running, 0 waiting, 1 failed, 4 past their deadline; policy myopic" in text
     assert "(loads 7)" not in text
     (line,) = (line for line in text.splitlines() if line.strip().startswith("T  "))
-    assert line.split() == ["T", "480", "20", "1.25", "s", "1.50", "1m", "3"]
+    assert line.split() == ["T", "480", "20", "1.25", "s", "1.50", "1m", "3", "5.0", "MB"]
     now = sample(3.0, 500, 480, 1000)
     console.print(screen(now, None, verbose=True))
     assert "policy myopic (loads 7)" in console.export_text()

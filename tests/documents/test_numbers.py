@@ -172,6 +172,8 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("OPERATING.md", r"At (\d+ MiB) \(\d+ MiB for one key\)", "broker.server.subscribing:HELD_BYTES"),
     ("OPERATING.md", r"\((\d+ MiB) for one key\)", "broker.server.subscribing:HELD_BYTES_PER_OWNER"),
     ("OPERATING.md", r"each is dropped after (a minute) without use", "broker.server.subscribing:STAGED_S"),
+    ("OPERATING.md", r"for the commit log alone \((\d+ GiB),", setting("reserve_bytes")),
+    ("WAREHOUSE.md", r"`warehouse_file_bytes` \((\d+ GiB)\)", setting("warehouse_file_bytes")),
     ("OPERATING.md", r"`hullcast_queries_kept_bytes` \| near (\d+ GiB)", "broker.server.queries:KEPT_BYTES"),
     ("OPERATING.md", r"At (\d+ GiB) \(\d+ GiB for one key\)", "broker.server.queries:KEPT_BYTES"),
     ("OPERATING.md", r"\((\d+ GiB) for one key\)", "broker.server.queries:KEPT_BYTES_PER_OWNER"),
@@ -325,6 +327,7 @@ def test_defaults_that_stand_twice_in_the_code_are_equal() -> None:
     assert BUDGET == node.cover_budget == server.cover_budget
     assert node.max_children == server.max_children == LinkLimits().peers
     assert get("broker.log.commit_log:SEGMENT_BYTES") == server.segment_bytes
+    assert get("broker.warehouse.files:MOST_BYTES") == server.warehouse_file_bytes
 
 
 # -- numbers that no entry covers --------------------------------------------------------------------------

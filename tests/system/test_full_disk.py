@@ -1,5 +1,5 @@
-"""The disk of the warehouse is full, under load: questions are told why, old rows are answered, publishing goes on; and
-when there is room again, everything is there once."""
+"""Full disks. That of the warehouse: questions are told why, old rows are answered, publishing goes on. That of the
+log: publishes are refused, all else goes on. And when there is room again, everything is there once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,12 +19,15 @@ import psutil
 import pytest
 import zmq
 
+from hullcast.broker.server.service import Server
 from hullcast.broker.warehouse.files import FOLDER
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import configure
-from hullcast.network.wire.errors import HullcastError, TimedOut
+from hullcast.network.wire.errors import HullcastError, SqlError, TimedOut
 from tests.support.answered import TABLES, Answered, UpdateHistory, create
-from tests.support.cluster import COMMAND, PATIENCE_S, free_port, wait_for
+from tests.support.cluster import COMMAND, PATIENCE_S, PATIENT, TaskMember, cluster, free_port, wait_for
+from tests.support.disks import fill, small_disk
+from tests.support.secured import secured
 
 #: A file system of its own for the files of tables, then the server.
 MOUNT = 'mount -t tmpfs -o size=2m none "$0" && exec "$@"'
@@ -155,3 +158,113 @@ async def test_a_full_disk_holds_up_loads_only_and_nothing_is_lost(tmp_path: Pat
         assert await hc.query("SELECT count(*) FROM NEW") == [(0,)]
     kinds = history.judge(answers)
     assert kinds["stale"] >= 5
+
+
+@pytest.mark.parametrize("reserve_bytes", [1 << 30, 0], ids=["a reserve", "no reserve"])
+async def test_a_full_disk_of_the_log_refuses_publishes_and_nothing_else(tmp_path: Path, reserve_bytes: int) -> None:
+    """With a reserve they are refused before they are applied; without one the first waits for the disk."""
+    processes = None if reserve_bytes else tmp_path  # then the server is killed, too
+    with small_disk(tmp_path / "disk", 8 << 20) as disk:
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            cluster(0, disk / "data", processes=processes, link=PATIENT, reserve_bytes=reserve_bytes) as made,
+            made.client() as hc,
+            made.client() as other_hc,
+        ):
+            await hc.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, V INTEGER)")
+            await hc.publish("T", {"K": [1, 2], "V": [1, 2]})
+            total = "SELECT COUNT(*), SUM(V) FROM T"
+            assert await hc.query(total) == [(2, 3)]
+            many = {"K": list(range(1000, 2000)), "V": [0] * 1000}
+            async with hc.subscribe("SELECT SUM(V) FROM T WHERE K < 100") as sub:
+                filler = fill(disk)
+                waiting = asyncio.create_task(hc.publish("T", many))
+                assert "the server's disk is full" in await why_full(hc)
+                with pytest.raises(TimedOut, match=r"disk is full: .* bytes are free .* again without a restart"):
+                    await other_hc.publish("T", {"K": [3], "V": [10]}, timeout=0.5)
+                assert await hc.query(total) == [(2, 3)]
+                if reserve_bytes:  # nothing was applied that is not on disk, so there is nothing to hide
+                    async with hc.subscribe("SELECT MAX(V) FROM T WHERE K < 100") as other:
+                        assert other.answer == 2
+                assert not waiting.done()
+                filler.unlink()
+                receipt = await waiting
+                assert (receipt.first_seq, receipt.seq) == (3, 1002)
+                assert await hc.query(total) == [(1002, 3)]
+
+                filler = fill(disk)
+                waiting = asyncio.create_task(hc.publish("T", {"K": [4] * 1000, "V": [100] * 1000}))
+                await why_full(hc)
+                if processes is not None:
+                    await made.server.kill()
+                    await made.server.start()
+                assert await hc.query(total) == [(1002, 3)]
+                assert not waiting.done()
+                filler.unlink()
+                assert (await waiting).seq == 2002
+                await wait_for(lambda: sub.answer == 103, "the change")
+                assert (await other_hc.publish("T", {"K": [5], "V": [1000]})).seq == 2003
+                await wait_for(lambda: sub.answer == 1103, "the change")
+            assert await hc.query(total) == [(1004, 1103)]
+
+
+async def why_full(hc: Client) -> str:
+    """Wait until a server's disk is full; why it is."""
+    while (full := (await hc.status())["log"]["disk_full"]) is None:  # noqa: ASYNC110  (of another process)
+        await asyncio.sleep(0.01)
+    return str(full)
+
+
+async def test_answers_that_a_reader_leaves_unfetched_fill_no_disk_and_stop_no_publisher(tmp_path: Path) -> None:
+    """Its key may only query. The rest of each answer takes 16 MB until it is fetched."""
+    squared = "SELECT a.SYMBOL || b.SYMBOL FROM STOCK a, STOCK b"
+    with small_disk(tmp_path / "disk", 48 << 20) as disk:
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            secured(tmp_path, data=disk / "data") as place,
+            place.client("admin") as admin,
+            place.client("ticker") as ticker,
+            place.client("reader") as reader,
+            AsyncExitStack() as left,
+        ):
+            await admin.execute("CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, PER REAL)")
+            await ticker.publish("STOCK", {"SYMBOL": [f"{i:0200}" for i in range(200)], "PER": [1.0] * 200})
+            answers = []
+            for _ in range(6):
+                answers.append(await left.enter_async_context(aclosing(reader.query_portions(squared))))
+                assert await anext(answers[-1])
+                await ticker.publish("STOCK", {"SYMBOL": ["A"], "PER": [2.0]})
+            space = place.server.storage.space
+            assert space is not None
+            kept = place.server.queries._kept.values()
+            await wait_for(lambda: all(one.rest.ended for one in kept), "all of them to end")
+            assert space.free_bytes > space.reserve_bytes > 4 << 20
+            with pytest.raises(SqlError, match=r"bytes are free .* are reserved for the commit log; fetch or close"):
+                async for _ in answers[-1]:
+                    pass
+            for number in range(20):
+                await ticker.publish("STOCK", {"SYMBOL": ["B"] * 1000, "PER": [float(number)] * 1000})
+            assert await reader.query("SELECT PER FROM STOCK WHERE SYMBOL = 'B'") == [(19.0,)]
+            assert place.server.ready() is None
+
+
+async def test_a_table_too_large_for_queries_is_refused_and_its_bytes_are_counted(tmp_path: Path) -> None:
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        cluster(0, tmp_path / "data", link=PATIENT, warehouse_file_bytes=2 << 20) as made,
+        made.client() as hc,
+    ):
+        await hc.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, S TEXT)")
+        await hc.publish("T", {"K": list(range(20)), "S": ["x" * 65536] * 20})
+        assert await hc.query("SELECT COUNT(*), SUM(LENGTH(S)) FROM T") == [(20, 20 << 16)]
+        assert isinstance(made.server, TaskMember)
+        assert isinstance(made.server.service, Server)
+        queries = made.server.service.queries
+        await wait_for(lambda: queries.status()["tables"].get("T", {"bytes": 0})["bytes"] > 20 << 16, "a report")
+        assert (await hc.status())["queries"]["tables"]["T"]["bytes"] < 2 << 20
+        await hc.publish("T", {"K": list(range(100)), "S": ["x" * 65536] * 100})
+        with pytest.raises(TimedOut, match=r"table T cannot be loaded .* more than 2,097,152 bytes .* every row"):
+            await hc.query("SELECT COUNT(*) FROM T", timeout=0.5)
+        assert await hc.query("SELECT COUNT(*) FROM T", freshness=0) == [(20,)]
+        await hc.delete("T", list(range(10, 100)))
+        assert await hc.query("SELECT COUNT(*) FROM T") == [(10,)]

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         allow=settings.security.allow,
         metrics=metrics,
         status=server_status,
-        missing=Server.ready,
+        missing=Server.missing,
     )
     place = f", data in {settings.data}" if settings.data is not None else ", in memory only"
     serve(running, announcer(as_json=arguments.json, text=place))

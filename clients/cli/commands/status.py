@@ -170,11 +170,14 @@ def _server(now: StatusSample, before: StatusSample | None) -> Text:
         kept = "rows in memory only, no commit log"
     else:
         kept = f"commit log {size(log['written_bytes'])} written, {size(log['pending_bytes'])} not yet on disk"
-        kept += f", {log['checkpoints']} checkpoints, history readable from update {log['readable_from']:,} on"
+        kept += f", {size(log['free_bytes'])} free on its disk, {log['checkpoints']} checkpoints"
+        kept += f", history readable from update {log['readable_from']:,} on"
     retention = f"{size(status['retention_bytes'])} kept for clients that reconnect"
     refused = f", {status['refused']:,} requests refused" if status["refused"] else ""
     failed = f", {status['failed']:,} failed by a fault of the server" if status["failed"] else ""
     text.append(f"\n{kept}; rows take {size(status['memory_bytes'])}; {retention}{refused}{failed}", "dim")
+    if log.get("disk_full"):
+        text.append(f"\npublishes refused: {log['disk_full']}", "bold red")
     text.append(f"\nlongest pause of the event loop in the last minute {status['recent_pause_s'] * 1000:.0f} ms", "dim")
     return text
 
@@ -370,7 +373,7 @@ def _warehouse(queries: Mapping[str, Any], verbose: bool) -> list[RenderableType
 
 def _loaded(tables: Mapping[str, Any]) -> Table:
     table = _figures(
-        "loaded for queries", "up to update", "not loaded", "oldest", "largest stretch", "period", "weight"
+        "loaded for queries", "up to update", "not loaded", "oldest", "largest stretch", "period", "weight", "size"
     )
     for name, facts in sorted(tables.items()):
         period_s = facts["period_s"]
@@ -382,6 +385,7 @@ def _loaded(tables: Mapping[str, Any]) -> Table:
             f"{facts['stretch']:.2f}" if facts["stretch"] else "-",
             "-" if period_s is None else duration_text(period_s),
             f"{facts['weight']:g}",
+            size(facts["bytes"]),
         )
     return table
 

@@ -26,11 +26,12 @@ from hullcast.broker.queries.view import ViewDefinition
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.file import DeltaTooDearError, ViewFile, ViewLife, overall, prepare
 from hullcast.broker.views.statements import ViewStatements
-from hullcast.broker.warehouse.files import NewFile, open_for_load, open_for_reading, pin
+from hullcast.broker.warehouse.files import FileBounds, NewFile, open_for_load, open_for_reading, pin
 from tests.broker.views.strategies import TABLES, VALUES, keys_of, rows_of, views
 from tests.support.base_tables import Row, answer, as_stored, ordered, view_of
 
 IDENTITY = bytes(range(16))
+BOUNDS = FileBounds(Path())  # none but the largest
 Last = dict[Any, Row | None]
 tables = st.integers(0, 3)
 
@@ -41,7 +42,7 @@ def life_of(definition: ViewDefinition) -> ViewLife:
 
 def made(directory: Path, life: ViewLife) -> ViewFile:
     """The file of a view over empty tables, open."""
-    new = NewFile(directory, IDENTITY, life, ViewFile, {})
+    new = NewFile(directory, IDENTITY, life, ViewFile, {}, BOUNDS)
     new.file.index()
     new.file.compute()
     new.finish(overall(new.file.tables()))
@@ -68,7 +69,7 @@ def fill(file: ViewFile, table: str, changes: Last) -> None:
 
 
 def load(file: ViewFile, table: str, changes: Last, *, recompute: bool = False) -> None:
-    file.begin()
+    file.begin(BOUNDS)
     if recompute:
         fill(file, table, changes)
         file.compute_again()
@@ -158,7 +159,7 @@ class ViewMachine(RuleBasedStateMachine):
         number = self.number(which)
         name, changes = TABLES[number].name, self.pending[number]
         with counted_steps():
-            self.file.begin()
+            self.file.begin(BOUNDS)
             try:
                 propagate(self.file, name, changes, steps)
                 self.file.end(overall(self.file.tables()))
@@ -170,7 +171,7 @@ class ViewMachine(RuleBasedStateMachine):
 
     @rule(recompute=st.booleans())
     def refresh(self, recompute: bool = False) -> None:
-        self.file.begin()
+        self.file.begin(BOUNDS)
         for number in self.used:
             (fill if recompute else propagate)(self.file, TABLES[number].name, self.pending[number])
             self._settle(number)
@@ -182,7 +183,7 @@ class ViewMachine(RuleBasedStateMachine):
     def fail_under_way(self, which: int, data: st.DataObject) -> None:
         """A statement in the middle fails, and the file is closed without any more ado."""
         number = self.number(which)
-        self.file.begin()
+        self.file.begin(BOUNDS)
         steps = data.draw(st.integers(1, 40))
 
         def stop() -> bool:
@@ -204,7 +205,7 @@ class ViewMachine(RuleBasedStateMachine):
 
     @rule(which=tables, size=st.integers(1, 3))
     def measure(self, which: int, size: int) -> None:
-        self.file.begin()
+        self.file.begin(BOUNDS)
         for source in self.life.definition.sources_of(TABLES[self.number(which)].name):
             some = self.file.sample(source, size)
             self.file.exchange(source, (), some)
@@ -216,7 +217,7 @@ class ViewMachine(RuleBasedStateMachine):
     @rule()
     def compute_again(self) -> None:
         """The copies alone determine the result."""
-        self.file.begin()
+        self.file.begin(BOUNDS)
         before = self._result()
         self.file.clear()
         for number, table in enumerate(TABLES):

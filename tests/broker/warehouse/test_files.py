@@ -21,6 +21,7 @@ from hullcast.broker.warehouse import files
 from hullcast.broker.warehouse.files import (
     FOLDER,
     OWN,
+    FileBounds,
     FileState,
     NewFile,
     TableFile,
@@ -34,6 +35,7 @@ from hullcast.broker.warehouse.files import (
 from hullcast.network.wire.errors import SqlError
 
 IDENTITY = bytes(range(16))
+BOUNDS = FileBounds(Path())  # none but the largest
 ODD_NAMES = [
     "T",
     "a/b",
@@ -59,7 +61,7 @@ def life_of(name: str, columns: str = "K TEXT PRIMARY KEY, V REAL", created: int
 
 
 def make(directory: Path, life: Life, rows: list[tuple[Any, ...]], current: int = 7) -> Path:
-    new = NewFile(directory, IDENTITY, life, TableFile, {})
+    new = NewFile(directory, IDENTITY, life, TableFile, {}, BOUNDS)
     new.file.index()
     if rows:
         new.file.put(list(zip(*rows, strict=True)))
@@ -105,7 +107,7 @@ def test_only_the_owner_may_read_a_file(directory: Path) -> None:
     make(directory, life, [("a", 1.0)])
     file = open_for_load(directory, IDENTITY, life, TableFile)
     assert file is not None
-    file.begin()
+    file.begin(BOUNDS)
     file.put([["b"], [2.0]])
     file.end(FileState(9, 9, None))
     found = {path.name.partition(".sqlite")[2]: path for path in (directory / FOLDER).iterdir()}
@@ -137,7 +139,7 @@ def test_rows_are_put_and_removed_by_key_whatever_columns_are_called(directory: 
     make(directory, life, [("a", 5, 0.5), ("b", -1, None)])
     file = open_for_load(directory, IDENTITY, life, TableFile)
     assert file is not None
-    file.begin()
+    file.begin(BOUNDS)
     file.put([["c", "d"], [5, 9], [1.5, 2.5]])
     file.remove([-1, 77])
     assert file.rows([9, -1]) == [("d", 9, 2.5)]
@@ -148,7 +150,7 @@ def test_rows_are_put_and_removed_by_key_whatever_columns_are_called(directory: 
     make(directory, key_only, [("a",)])
     file = open_for_load(directory, IDENTITY, key_only, TableFile)
     assert file is not None
-    file.begin()
+    file.begin(BOUNDS)
     file.put([["a", "b"]])
     file.end(FileState(9, 8, None))
     file.close()
@@ -175,7 +177,7 @@ def test_several_files_are_read_at_one_moment(directory: Path) -> None:
     for life, columns in zip(lives, changes, strict=True):
         file = open_for_load(directory, IDENTITY, life, TableFile)
         assert file is not None
-        file.begin()
+        file.begin(BOUNDS)
         file.put(columns)
         file.end(FileState(9, 9, None))
         file.close()
@@ -255,7 +257,7 @@ def test_files_of_tables_that_are_gone_are_removed_with_all_that_lies_beside_the
         make(directory, life, [])
     opened = open_for_load(directory, IDENTITY, gone, TableFile)
     assert opened is not None
-    opened.begin()  # makes -wal and -shm
+    opened.begin(BOUNDS)  # makes -wal and -shm
     unfinished = file_of(directory, gone).with_suffix(f".{2**22 + 1}.tmp")  # of no process
     unfinished.touch()
     assert remove_others(directory, [kept]) == 1
@@ -288,7 +290,7 @@ def test_the_wal_does_not_grow_while_readers_overlap(directory: Path, monkeypatc
     with ThreadPoolExecutor() as threads:
         readers = [threads.submit(read) for _ in range(3)]
         for number in range(8, 68):
-            file.begin()
+            file.begin(BOUNDS)
             file.put([[f"{i}" for i in range(1000)], [float(number)] * 1000])
             file.end(FileState(number, number, None))
             written += 1000 * 16
@@ -308,7 +310,7 @@ def test_the_wal_is_moved_into_the_file_once_for_many_loads(directory: Path, mon
     assert file is not None
     content, moved, written = path.read_bytes(), 0, 0
     for number in range(8, 208):
-        file.begin()
+        file.begin(BOUNDS)
         file.put([[f"{number}"], [float(number)]])
         file.end(FileState(number, number, None))
         before = path.with_name(path.name + "-wal").stat().st_size

@@ -22,6 +22,7 @@ from hullcast.broker.warehouse.messages import (
     Ask,
     Begin,
     BuildView,
+    DiskLimits,
     Finished,
     FirstRows,
     Known,
@@ -53,7 +54,9 @@ class SpokenWorker(Hand):
 
 async def test_an_answer_is_worth_what_its_reader_saw_though_a_load_has_ended_since(tmp_path: Path) -> None:
     said: list[object] = []
-    warehouse = LiveWarehouse(Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo"))
+    warehouse = LiveWarehouse(
+        Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30))
+    )
     warehouse.say = said.append
     loader, reader = SpokenWorker(), SpokenWorker()
     warehouse._workers._hands += [loader, reader]
@@ -87,7 +90,9 @@ async def test_a_view_that_is_being_made_holds_up_no_load_and_is_given_up_in_the
 ) -> None:
     monkeypatch.setattr("hullcast.broker.warehouse.live.BUILD_S", 0.01)
     said: list[object] = []
-    warehouse = LiveWarehouse(Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo"))
+    warehouse = LiveWarehouse(
+        Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30))
+    )
     warehouse.say = said.append
     builder, loader = SpokenWorker(), SpokenWorker()
     warehouse._workers._hands += [builder, loader]
@@ -118,7 +123,9 @@ async def test_a_propagation_that_takes_long_makes_way_for_other_views(
     """It goes on; and the others are served one after the other, by another worker. Of three that take long, the last
     keeps the place of views."""
     monkeypatch.setattr("hullcast.broker.warehouse.live.LONG_S", 0.01)
-    warehouse = LiveWarehouse(Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo"))
+    warehouse = LiveWarehouse(
+        Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30))
+    )
     warehouse.say = lambda message: None
     hands = [SpokenWorker() for _ in range(3)]
     warehouse._workers._hands += hands

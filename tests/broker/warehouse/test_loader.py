@@ -25,7 +25,7 @@ from hullcast.broker.log.record import RecordKind
 from hullcast.broker.log.recovery import open_directory
 from hullcast.broker.server.changing import apply_record
 from hullcast.broker.sql.create import create_text
-from hullcast.broker.warehouse.files import FOLDER, file_of, open_for_reading, pin, remove, remove_others
+from hullcast.broker.warehouse.files import FOLDER, FileBounds, file_of, open_for_reading, pin, remove, remove_others
 from hullcast.broker.warehouse.loader import Loader
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import HistoryGone, LoadFailed
@@ -314,6 +314,26 @@ def test_a_full_disk_leaves_the_file_as_it_was(ledger: Ledger, loader: Loader) -
         assert stored(ledger.path, ledger.life, ledger.data.identity) == (500, expected(ledger, 500))
     loader.load(ledger.life, ledger.seq)
     assert is_loaded(ledger)
+
+
+def test_a_table_whose_texts_would_take_too_much_disk_is_refused_and_stays_as_it_was(ledger: Ledger) -> None:
+    """One text of 64 KiB, in 200 rows: the log has it once a batch, the file once a row."""
+    loader = Loader(ledger.path, FileBounds(ledger.path, 4 << 20))
+    ledger.publish([{"K": "short", "S": "x"}])
+    loader.load(ledger.life, ledger.seq)
+    before, rows = ledger.seq, expected(ledger, ledger.seq)
+    ledger.publish([{"K": f"key {i}", "S": "x" * 65536} for i in range(200)])
+    with pytest.raises(LoadFailed, match=r"need more than 4,194,304 bytes on disk, .* once for every row; .* setting"):
+        loader.load(ledger.life, ledger.seq)
+    assert stored(ledger.path, ledger.life, ledger.data.identity) == (before, rows)
+    loader.discard(ledger.life)
+    with pytest.raises(LoadFailed, match="need more than 4,194,304 bytes"):
+        loader.load(ledger.life, ledger.seq)
+    assert sum(file.stat().st_size for file in (ledger.path / FOLDER).iterdir()) == 0
+    ledger.publish([{"K": f"key {i}", "S": "y"} for i in range(200)])
+    loader.load(ledger.life, ledger.seq)
+    assert is_loaded(ledger)
+    loader.close()
 
 
 FULL = """
