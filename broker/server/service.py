@@ -96,6 +96,8 @@ RANGES_BYTES = 1 << 20
 SETTLE_COST_S, SETTLED_TOGETHER = 0.002, 4
 #: Rows and bytes of the answer to one query.
 ROW_LIMIT, ANSWER_BYTES = 1_000_000, 512 << 20
+#: Texts read in one go, to find out whether one of them is a join over streams: a few milliseconds each.
+READ_AT_ONCE = 4
 #: Rounds remembered: what a node's lag is measured with, up to a minute.
 HISTORY = 600
 
@@ -308,7 +310,10 @@ class Server:
             self._refuse_at_once(request, owner, unavailable)
             return
         try:
+            self.brain.check_unread(request)
             body = bodies.decode(request.body)
+            if isinstance(body, bodies.Subscribe):
+                self.brain.subscribing.check_size(body)
             if isinstance(body, bodies.Publish):
                 self._gather(Arrived(body, request))
                 return
@@ -367,7 +372,9 @@ class Server:
             if isinstance(body, bodies.Execute):
                 return isinstance(parse_statement(body.sql), CreateDerived)
             if isinstance(body, bodies.Subscribe):
-                texts = [group.sql for group in body.groups if group.trigger is None]
+                texts = [group.sql for group in body.groups if group.trigger is None and _may_join(group.sql)]
+                if not self.engine.streams or len(texts) > READ_AT_ONCE:  # the files are made in vain, perhaps
+                    return bool(self.engine.streams)
                 return any(self.engine.join_to_make(sql) is not None for sql in texts)
         return False
 
@@ -716,7 +723,7 @@ class Server:
 
     def take_rights(self, rights: Rights) -> None:
         """Take over a new allow list: all clients subscribe again, and keep what is still allowed."""
-        self.children.rights = rights
+        self.children.take_rights(rights)
         self.children.reset("rights", "the allow list was read again", fresh_link=False)
 
     def _wanted(self) -> set[int]:
@@ -814,6 +821,12 @@ class Server:
 _OURS = Request(0, (), None, b"")
 #: .. letting tuples leave streams and windows.
 _SETTLING = Request(0, (), None, b"")
+
+
+def _may_join(sql: str) -> bool:
+    """Whether a text may be a join, at a glance."""
+    _, _, behind = sql.lower().partition("from")
+    return "join" in behind or "," in behind
 
 
 def _conditional(body: bodies.Subscribe) -> bool:

@@ -230,7 +230,7 @@ class Node:
 
     def take_rights(self, rights: Rights) -> None:
         """Take over a new allow list. What clients may subscribe to is the server's to judge."""
-        self.children.rights = rights
+        self.children.take_rights(rights)
 
     @property
     def greedy_refused(self) -> int:

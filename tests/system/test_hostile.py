@@ -22,6 +22,7 @@ from hullcast.broker.server.pipeline import STEP_BYTES
 from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.client import Client
 from hullcast.network.link.header import Ack, Bye, Data, Header, Hello, Resend, Welcome, decode, encode
+from hullcast.network.link.peer import Peer
 from hullcast.network.node.node import Node
 from hullcast.network.wire import bodies, frames
 from hullcast.network.wire.limits import DEFAULT
@@ -434,3 +435,44 @@ async def test_while_the_disk_stands_still_requests_without_end_are_not_kept(
             may_sync.set()
             stranger.close()
         await client.publish("HOSTILE", {"K": 2, "S": "others are served"})
+
+
+async def test_a_request_with_very_many_texts_is_not_read_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server without a data directory looks for joins over streams, for which it needs files; each text may take
+    milliseconds. More of them than one request may have are refused before any is read."""
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as c, c.client() as client:
+        server = server_of(c)
+        await client.execute("CREATE TABLE HOSTILE (K INTEGER PRIMARY KEY, V REAL)")
+        await client.execute("CREATE STREAM TICKS (K INTEGER, P REAL)")
+        read: list[str] = []
+        at_once: list[int] = []
+        parse, asked_for = server.engine._parse, server.on_request
+
+        def parsed(sql: str) -> Any:
+            read.append(sql)
+            return parse(sql)
+
+        def on_request(peer: Peer, request: frames.Request) -> None:
+            before = len(read)
+            asked_for(peer, request)
+            if peer.name == "stranger":
+                at_once.append(len(read) - before)
+
+        monkeypatch.setattr(server.engine, "_parse", parsed)
+        monkeypatch.setattr(server, "on_request", on_request)
+        stranger = Stranger(c.context, c[SERVER].listen)
+        stranger.hello("client")
+        await stranger.wait(Welcome)
+
+        def groups(count: int, *, joined: bool) -> bytes:
+            text = "SELECT h.V FROM HOSTILE h JOIN HOSTILE i USING (K) -- " if joined else "SELECT V FROM HOSTILE -- "
+            asked = tuple(bodies.Group(i + 1, f"{text}{i}", (), 1) for i in range(count))
+            return frames.encode(frames.Request(1, (), None, bodies.encode(bodies.Subscribe(asked))))
+
+        most = server.settings.subscribe_groups
+        for count, joined in ((most + 1, True), (most, False), (most, True)):
+            stranger.say(groups(count, joined=joined))
+        await wait_for(lambda: len(at_once) == 3, "all were asked")
+        assert at_once[0] == 0
+        assert max(at_once) < 50, "the others have their turns in between"
+        stranger.close()
