@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -55,12 +55,12 @@ from hullcast.network.wire.errors import (
     to_wire,
 )
 from hullcast.network.wire.fields import ID_BYTES
-from hullcast.network.wire.frames import Directory, NodeEntry, Reply, Request
+from hullcast.network.wire.frames import LONGEST_ROUTE, Directory, NodeEntry, Reply, Request
 from hullcast.network.wire.limits import DEFAULT
 from hullcast.network.wire.value_columns import most_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import zmq
 
@@ -90,6 +90,12 @@ REPORT_VALID_S = 5.0
 MOST_NODES = 10_000
 #: Characters of a name or endpoint in the directory that all clients get.
 LONGEST_TEXT = 256
+#: What nodes count, and report.
+REPORTED_COUNTS = (
+    "reattached", "through", "clients", "nodes", "subscriptions", "channels", "messages", "routed", "filtered",
+    "delivered_messages", "delivered_bytes", "refused", "too_large", "queued_bytes", "fullest_bytes", "up_bytes",
+    "greedy_refused", "skipped_reports",
+)  # fmt: skip
 #: Bytes of ranges handed to a channel at once, about.
 RANGES_BYTES = 1 << 20
 #: About how long it takes to let tuples leave a window or a stream, once; and how often that is done for one sync.
@@ -786,15 +792,13 @@ class Server:
 
     def _take_report(self, report: bodies.NodeReport) -> None:
         try:
-            entry = _entry(dict(report.node))
+            facts = _checked(report.node)
         except (KeyError, ValueError) as error:
             log.warning("report refused", extra={"why": repr(error)})
             return
-        if len(self._reports) >= MOST_NODES and entry.id.hex() not in self._reports:
-            return
-        through = report.node.get("through")
-        lag_s = self._lag_s(through) if isinstance(through, int) else 0.0
-        self._reports[entry.id.hex()] = (time.monotonic(), {**report.node, "lag_s": lag_s})
+        key = str(facts["id"])
+        if len(self._reports) < MOST_NODES or key in self._reports:
+            self._reports[key] = (time.monotonic(), {**facts, "lag_s": self._lag_s(cast("int", facts["through"]))})
 
     def _lag_s(self, through: int) -> float:
         """How long ago a node that is complete up to `through` was up to date."""
@@ -854,15 +858,23 @@ def owner_of(request: Request) -> str:
     return request.origin.key or "/".join(map(str, request.route))
 
 
-def _entry(report: dict[str, object]) -> NodeEntry:
-    """A node as clients learn of it; KeyError or ValueError if the report is malformed."""
-    node, path, clients = bytes.fromhex(str(report["id"])), report.get("path"), report.get("clients")
+def _checked(report: Mapping[str, object]) -> dict[str, object]:
+    """A report as everybody may rely on it: all that is shown is there, of its type and not too long, whatever the node
+    says; KeyError or ValueError if it does not say who it is."""
+    node = bytes.fromhex(str(report["id"]))
     if len(node) != ID_BYTES:
         raise ValueError(f"the id of a node has {ID_BYTES} bytes, not {len(node)}")
-    return NodeEntry(
-        node,
-        str(report.get("name", ""))[:LONGEST_TEXT],
-        str(report.get("endpoint", ""))[:LONGEST_TEXT],
-        len(path) if isinstance(path, list) else 0,
-        clients if isinstance(clients, int) and 0 <= clients < 1 << 31 else 0,
-    )
+    path, counts = report.get("path"), {name: report.get(name) for name in REPORTED_COUNTS}
+    return {
+        "id": node.hex(),
+        **{name: str(report.get(name, ""))[:LONGEST_TEXT] for name in ("name", "endpoint", "parent")},
+        "path": [str(step)[:LONGEST_TEXT] for step in path[:LONGEST_ROUTE]] if isinstance(path, list) else [],
+        "attached": bool(report.get("attached")),
+        **{name: count if type(count) is int and 0 <= count < 1 << 63 else 0 for name, count in counts.items()},
+    }
+
+
+def _entry(report: Mapping[str, Any]) -> NodeEntry:
+    """A node as clients learn of it, from its checked report."""
+    clients = min(report["clients"], (1 << 31) - 1)
+    return NodeEntry(bytes.fromhex(report["id"]), report["name"], report["endpoint"], len(report["path"]), clients)

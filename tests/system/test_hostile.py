@@ -18,8 +18,10 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 
+from hullcast.broker.server.metrics import server_metrics
 from hullcast.broker.server.pipeline import STEP_BYTES
 from hullcast.broker.server.service import Server
+from hullcast.clients.cli.commands.status import StatusSample, screen
 from hullcast.clients.sdk.client import Client
 from hullcast.network.link.header import Ack, Bye, Data, Header, Hello, Resend, Welcome, decode, encode
 from hullcast.network.link.peer import Peer
@@ -475,4 +477,27 @@ async def test_a_request_with_very_many_texts_is_not_read_in_one_go(monkeypatch:
         await wait_for(lambda: len(at_once) == 3, "all were asked")
         assert at_once[0] == 0
         assert max(at_once) < 50, "the others have their turns in between"
+        stranger.close()
+
+
+async def test_reports_of_a_node_that_lies_spoil_no_status_and_take_no_memory() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(1, link=PATIENT) as c, c.client() as client:
+        server = server_of(c)
+        stranger = Stranger(c.context, c[SERVER].listen)
+        stranger.hello("node")
+        await stranger.wait(Welcome)
+        ours = set(node_of(c, "root").status()) | {"lag_s"}
+        wrong: list[object] = ["x" * 100_000, -1, 1 << 62, 1.5, [[]], {"a": 1}, None, True]
+        for number, value in enumerate(wrong):
+            told: dict[str, Any] = dict.fromkeys(ours, value) | {"id": f"{number:032x}", "unknown": "x" * 100_000}
+            body = bodies.encode(bodies.NodeReport(told if number % 2 else {"id": told["id"]}))
+            stranger.say(frames.encode(frames.Request(0, (), None, body)))
+        stranger.say(frames.encode(frames.Request(0, (), None, bodies.encode(bodies.NodeReport({"id": "x"})))))
+        await wait_for(lambda: len(server.live_reports()) == len(wrong) + 1, "all have reported")
+        status = await client.status()
+        for report in status["nodes"]:
+            assert set(report) == ours
+            assert len(str(report)) < 10_000
+        assert screen(StatusSample(1.0, status), StatusSample(0.0, status))
+        assert server_metrics(server)
         stranger.close()
