@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.retention import concerned
 from hullcast.broker.server.subscribing import NOTHING_PREPARED, Limits, Subscribing
 from hullcast.broker.tables.schema import fold
-from hullcast.network.security.rights import TABLE_ACTIONS
+from hullcast.network.security.rights import TABLE_ACTIONS, Action
+from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import (
     Delete,
     Describe,
@@ -35,6 +36,7 @@ from hullcast.network.wire.columns import concatenate, size_bytes
 from hullcast.network.wire.errors import (
     HullcastError,
     InvariantBroken,
+    NotPermitted,
     UnknownTable,
     UsageError,
     to_wire,
@@ -53,12 +55,24 @@ if TYPE_CHECKING:
     from hullcast.broker.server.retention import Retention
     from hullcast.broker.server.subscribing import May, Prepared
     from hullcast.broker.tables.schema import Table
-    from hullcast.network.security.rights import Action, Identity, Rights
+    from hullcast.network.security.rights import Identity, Rights
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.bodies import Body, Explain
     from hullcast.network.wire.frames import Origin, Request
 
 log = logger(__name__)
+
+#: Bodies up to this are decoded whoever sends them.
+LARGE_BYTES = 16 << 10
+#: One of which rights a large request must have, by its body's kind, or it is refused unread; others: any.
+_NEEDED: Mapping[str, tuple[Action, ...]] = {
+    "publish": ("publish",),
+    "delete": ("publish",),
+    "execute": ("admin", "publish"),
+    "query": ("query",),
+    "subscribe": ("subscribe", "query"),
+    "explain": ("subscribe", "query"),
+}
 
 
 class Brain:
@@ -153,6 +167,16 @@ class Brain:
     def check(self, origin: Origin, action: Action, tables: Iterable[str] = ()) -> None:
         """NotPermitted unless the sender may do that now."""
         self._rights().check(self._sender(origin), action, tables)
+
+    def check_unread(self, request: Request) -> None:
+        """NotPermitted if a large request can only be refused: to decode it could take half a second of everybody's
+        time."""
+        assert request.origin is not None, "Children fills it in"
+        if len(request.body) <= LARGE_BYTES:
+            return
+        sender, needed = self._sender(request.origin), _NEEDED.get(bodies.tag_of(request.body), get_args(Action))
+        if not any(map(sender.may_at_all, needed)):
+            raise NotPermitted(sender.name, needed[0])
 
     def may(self, origin: Origin) -> May:
         """`check` for one sender."""

@@ -8,7 +8,7 @@ import os
 import time
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -56,13 +56,13 @@ from hullcast.network.wire.errors import (
     to_wire,
 )
 from hullcast.network.wire.fields import ID_BYTES
-from hullcast.network.wire.frames import Directory, NodeEntry, Reply, Request
+from hullcast.network.wire.frames import LONGEST_ROUTE, Directory, NodeEntry, Reply, Request
 from hullcast.network.wire.limits import DEFAULT
 from hullcast.network.wire.logs import logger
 from hullcast.network.wire.value_columns import most_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     import zmq
 
@@ -92,12 +92,20 @@ REPORT_VALID_S = 5.0
 MOST_NODES = 10_000
 #: Characters of a name or endpoint in the directory that all clients get.
 LONGEST_TEXT = 256
+#: What nodes count, and report.
+REPORTED_COUNTS = (
+    "reattached", "through", "clients", "nodes", "subscriptions", "channels", "messages", "routed", "filtered",
+    "delivered_messages", "delivered_bytes", "refused", "too_large", "queued_bytes", "fullest_bytes", "up_bytes",
+    "greedy_refused", "skipped_reports",
+)  # fmt: skip
 #: Bytes of ranges handed to a channel at once, about.
 RANGES_BYTES = 1 << 20
 #: About how long it takes to let tuples leave a window or a stream, once; and how often that is done for one sync.
 SETTLE_COST_S, SETTLED_TOGETHER = 0.002, 4
 #: Rows and bytes of the answer to one query.
 ROW_LIMIT, ANSWER_BYTES = 1_000_000, 512 << 20
+#: Texts read in one go, to find out whether one of them is a join over streams: a few milliseconds each.
+READ_AT_ONCE = 4
 #: Rounds remembered: what a node's lag is measured with, up to a minute.
 HISTORY = 600
 
@@ -346,9 +354,12 @@ class Server:
             self._refuse_at_once(request, owner, unavailable)
             return
         try:
+            self.brain.check_unread(request)
             body = bodies.decode(request.body)
             if self.pipeline.stuck is not None and isinstance(body, _WAITS):
                 self._check_disk()
+            if isinstance(body, bodies.Subscribe):
+                self.brain.subscribing.check_size(body)
             if isinstance(body, bodies.Publish):
                 self._gather(Arrived(body, request))
                 return
@@ -407,7 +418,9 @@ class Server:
             if isinstance(body, bodies.Execute):
                 return isinstance(parse_statement(body.sql), CreateDerived)
             if isinstance(body, bodies.Subscribe):
-                texts = [group.sql for group in body.groups if group.trigger is None]
+                texts = [group.sql for group in body.groups if group.trigger is None and _may_join(group.sql)]
+                if not self.engine.streams or len(texts) > READ_AT_ONCE:  # the files are made in vain, perhaps
+                    return bool(self.engine.streams)
                 return any(self.engine.join_to_make(sql) is not None for sql in texts)
         return False
 
@@ -758,7 +771,7 @@ class Server:
 
     def take_rights(self, rights: Rights) -> None:
         """Take over a new allow list: all clients subscribe again, and keep what is still allowed."""
-        self.children.rights = rights
+        self.children.take_rights(rights)
         self.children.reset("rights", "the allow list was read again", fresh_link=False)
 
     def _wanted(self) -> set[int]:
@@ -833,15 +846,13 @@ class Server:
 
     def _take_report(self, report: bodies.NodeReport) -> None:
         try:
-            entry = _entry(dict(report.node))
+            facts = _checked(report.node)
         except (KeyError, ValueError) as error:
             log.warning("report refused", extra={"why": repr(error)})
             return
-        if len(self._reports) >= MOST_NODES and entry.id.hex() not in self._reports:
-            return
-        through = report.node.get("through")
-        lag_s = self._lag_s(through) if isinstance(through, int) else 0.0
-        self._reports[entry.id.hex()] = (time.monotonic(), {**report.node, "lag_s": lag_s})
+        key = str(facts["id"])
+        if len(self._reports) < MOST_NODES or key in self._reports:
+            self._reports[key] = (time.monotonic(), {**facts, "lag_s": self._lag_s(cast("int", facts["through"]))})
 
     def _lag_s(self, through: int) -> float:
         """How long ago a node that is complete up to `through` was up to date."""
@@ -874,6 +885,12 @@ _OURS = Request(0, (), None, b"")
 _SETTLING = Request(0, (), None, b"")
 
 
+def _may_join(sql: str) -> bool:
+    """Whether a text may be a join, at a glance."""
+    _, _, behind = sql.lower().partition("from")
+    return "join" in behind or "," in behind
+
+
 def _conditional(body: bodies.Subscribe) -> bool:
     return any(group.trigger is not None for group in body.groups)
 
@@ -899,15 +916,23 @@ def owner_of(request: Request) -> str:
     return request.origin.key or "/".join(map(str, request.route))
 
 
-def _entry(report: dict[str, object]) -> NodeEntry:
-    """A node as clients learn of it; KeyError or ValueError if the report is malformed."""
-    node, path, clients = bytes.fromhex(str(report["id"])), report.get("path"), report.get("clients")
+def _checked(report: Mapping[str, object]) -> dict[str, object]:
+    """A report as everybody may rely on it: all that is shown is there, of its type and not too long, whatever the node
+    says; KeyError or ValueError if it does not say who it is."""
+    node = bytes.fromhex(str(report["id"]))
     if len(node) != ID_BYTES:
         raise ValueError(f"the id of a node has {ID_BYTES} bytes, not {len(node)}")
-    return NodeEntry(
-        node,
-        str(report.get("name", ""))[:LONGEST_TEXT],
-        str(report.get("endpoint", ""))[:LONGEST_TEXT],
-        len(path) if isinstance(path, list) else 0,
-        clients if isinstance(clients, int) and 0 <= clients < 1 << 31 else 0,
-    )
+    path, counts = report.get("path"), {name: report.get(name) for name in REPORTED_COUNTS}
+    return {
+        "id": node.hex(),
+        **{name: str(report.get(name, ""))[:LONGEST_TEXT] for name in ("name", "endpoint", "parent")},
+        "path": [str(step)[:LONGEST_TEXT] for step in path[:LONGEST_ROUTE]] if isinstance(path, list) else [],
+        "attached": bool(report.get("attached")),
+        **{name: count if type(count) is int and 0 <= count < 1 << 63 else 0 for name, count in counts.items()},
+    }
+
+
+def _entry(report: Mapping[str, Any]) -> NodeEntry:
+    """A node as clients learn of it, from its checked report."""
+    clients = min(report["clients"], (1 << 31) - 1)
+    return NodeEntry(bytes.fromhex(report["id"]), report["name"], report["endpoint"], len(report["path"]), clients)

@@ -212,11 +212,7 @@ class Subscribing:
                 return (yield from self._finish(request, now))
             finally:
                 self._release(request)
-        count = sum(group.count for group in body.groups)
-        if count > self._limits.subscriptions:
-            raise TooLarge("subscriptions in one request", count, self._limits.subscriptions)
-        if len(body.groups) > self._limits.groups:
-            raise TooLarge("groups in one request", len(body.groups), self._limits.groups)
+        self.check_size(body)
         since = body.since if body.epoch == self._epoch else None
         if body.epoch not in (None, self._epoch) and not self._durable:
             body = replace(body, groups=tuple(_of_another_stream(group) for group in body.groups))
@@ -244,6 +240,14 @@ class Subscribing:
         finally:
             if request not in self._staged.values():
                 self._release(request)
+
+    def check_size(self, body: Subscribe) -> None:
+        """TooLarge if a request asks for too much at once."""
+        count = sum(group.count for group in body.groups)
+        if count > self._limits.subscriptions:
+            raise TooLarge("subscriptions in one request", count, self._limits.subscriptions)
+        if len(body.groups) > self._limits.groups:
+            raise TooLarge("groups in one request", len(body.groups), self._limits.groups)
 
     def _drop(self, request: _Request, group: Group) -> None:
         for one in [one for one in request.asked if one.group is group]:

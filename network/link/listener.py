@@ -123,6 +123,7 @@ class Listener:
         self._counters = _Counters()
         self._due: list[tuple[float, int]] = []  # a heap: when to look at which peer, once for each
         self._clients = 0
+        self._by_key: Counter[str] = Counter()  # clients
         self._dirty: dict[Peer, None] = {}  # with something to say at the end of the turn
         self._flushing: asyncio.Handle | None = None
         self._heard = False  # frames, since `on_quiet`
@@ -316,7 +317,7 @@ class Listener:
             self._refuse(identity, frame, Bye("denied", "the session belongs to another key"))
         elif header.received >= 0 and known is None:
             self._refuse(identity, frame, Bye("unknown", "no such session here; begin a new one"))
-        elif known is None and len(self._peers) >= self._limits.peers:
+        elif known is None and len(self._peers) >= self._limits.peers and not self._make_room(key):
             self._refuse(identity, frame, Bye("full", f"{self._limits.peers} peers are here already"))
         elif header.received >= 0 and known is not None:
             self._resume(known, identity, header, frame)
@@ -326,12 +327,25 @@ class Listener:
                 self._tell_leaves()
             self._begin(identity, header, frame, key)
 
+    def _make_room(self, key: str | None) -> bool:
+        """All places are taken: if one key has more than half of them, its latest client goes for one of another."""
+        greedy = next(iter(self._by_key.most_common(1)), ("", 0))
+        if greedy[1] <= len(self._peers) // 2 or greedy[0] == (key or ""):
+            return False
+        clients = (peer for peer in reversed(self._peers.values()) if peer.role == "client")
+        latest = next(peer for peer in clients if peer.key == greedy[0])
+        self._leave(latest, Bye("full", f"{self._limits.peers} peers are here, more than half of them with this key"))
+        self._tell_leaves()
+        return True
+
     def _begin(self, identity: bytes, hello: Hello, frame: zmq.Frame, key: str | None) -> None:
         now = self._loop.time()
         self._numbers += 1
         peer = Peer(self._numbers, hello, key, Session(self._limits, now, hello.message_bytes, leads=True), self)
         self._peers[peer.number] = self._sessions[hello.session] = peer
         self._clients += peer.role == "client"
+        if key is not None and peer.role == "client":
+            self._by_key[key] += 1
         self._pace(peer, now)
         heappush(self._due, (peer.session.due_at, peer.number))
         self._session_ids[peer.number] = hello.session
@@ -494,6 +508,10 @@ class Listener:
         peer.closed = True
         del self._peers[peer.number]
         self._clients -= peer.role == "client"
+        if peer.key is not None and peer.role == "client":
+            self._by_key[peer.key] -= 1
+            if not self._by_key[peer.key]:
+                del self._by_key[peer.key]
         del self._sessions[self._session_ids.pop(peer.number)]
         self._unbind(peer, bye)
 

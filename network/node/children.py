@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
+#: Of a client whose key has no right: its largest frame, and replies that it has not taken. Beyond it its link ends.
+POWERLESS_FRAME_BYTES, POWERLESS_HELD_BYTES = 64 << 10, 1 << 20
 #: Messages in one frame, in bytes, about: far below what a link takes.
 FRAME_BYTES = 16 << 20
 #: Children told of progress in one round; of more than a hundred times as many, a hundredth.
@@ -86,6 +88,7 @@ class Children:
         self._all_told = 0  # up to where every child was told, or is being told:
         self._lap: list[int] = []  # those that may still have to be
         self._nodes: set[int] = set()
+        self._powerless: set[int] = set()  # clients whose key has no right: what they send can only be refused
         self._directory: bytes | None = None
 
     # --- called by the listener --------------------------------------------------------------------------
@@ -103,6 +106,7 @@ class Children:
         if peer.role == "node":
             self._nodes.add(peer.number)
         self._told[peer.number] = self.through
+        self._judge(peer)
         self.router.join(peer.number, exact=peer.role == "client", owner=peer.key or str(peer.number))
         if self._directory is not None:
             self._send(peer, self._directory)
@@ -114,12 +118,30 @@ class Children:
             return
         del self._told[peer.number]
         self._nodes.discard(peer.number)
+        self._powerless.discard(peer.number)
         self.router.leave(peer.number)
         log.info("child left", extra={"peer": peer.number, "role": peer.role, "child": peer.name, "why": why})
         self._upward.on_gone(peer)
         self._upward.on_children_changed()
 
+    def take_rights(self, rights: Rights) -> None:
+        """Take over a new allow list."""
+        self.rights = rights
+        for peer in self.peers.values():
+            self._judge(peer)
+
+    def _judge(self, peer: Peer) -> None:
+        self._powerless.discard(peer.number)
+        if peer.role == "client" and self.rights.who(peer.key, peer.name).powerless:
+            self._powerless.add(peer.number)
+
     def on_frame(self, peer: Peer, payload: bytes) -> None:
+        if peer.number in self._powerless and (
+            len(payload) > POWERLESS_FRAME_BYTES or peer.session.held_bytes > POWERLESS_HELD_BYTES
+        ):
+            self.refused += 1
+            peer.close("denied", "a key without any right sends large frames, or does not read its refusals")
+            return
         try:
             self._take(peer, payload)
         except (PeerError, InvariantBroken):

@@ -15,7 +15,15 @@ from hullcast.network.monitor.pauses import Pauses
 from hullcast.network.node.children import Children
 from hullcast.network.routing.router import Router
 from hullcast.network.wire import bodies
-from hullcast.network.wire.errors import BadFrame, Overloaded, TooLarge, Unavailable, to_wire
+from hullcast.network.wire.errors import (
+    BadFrame,
+    InvariantBroken,
+    Overloaded,
+    PeerError,
+    TooLarge,
+    Unavailable,
+    to_wire,
+)
 from hullcast.network.wire.frames import (
     Advance,
     Deliver,
@@ -235,7 +243,7 @@ class Node:
 
     def take_rights(self, rights: Rights) -> None:
         """Take over a new allow list. What clients may subscribe to is the server's to judge."""
-        self.children.rights = rights
+        self.children.take_rights(rights)
 
     @property
     def greedy_refused(self) -> int:
@@ -298,6 +306,16 @@ class Node:
         log.warning("parent lost", extra={"parent": self.dialer.endpoint, "why": why})
 
     def on_frame(self, payload: bytes) -> None:
+        try:
+            self._take(payload)
+        except (PeerError, InvariantBroken):
+            raise
+        except Exception as error:  # a parent that does not keep to the protocol ends its link, not this node
+            self.children.failures += 1
+            log.exception("frame of the parent failed", extra={"parent": self.dialer.endpoint})
+            raise BadFrame(f"{type(error).__name__} while reading a frame") from error
+
+    def _take(self, payload: bytes) -> None:
         match decode(payload):
             case Deliver(through, channels):
                 self.children.deliver(through, channels, payload)

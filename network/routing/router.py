@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 #: Boxes a node remembers of a neighbouring node and channel, unless the setting `cover_budget` says otherwise.
 #: `hullcast bench covers` shows what more would bring.
 BUDGET = 256
+#: Boxes of an Interest, as a multiple of what a node remembers; more count as the one box around them.
+MOST_BOXES = 4
 #: Clients that have gone and whose replies may still come: whom these belonged to is remembered of so many.
 GONE_KEPT = 1000
 
@@ -221,7 +223,10 @@ class Router:
             raise BadFrame(f"an Interest in channel {interest.channel}, whose points are counted")
         if interest.lows.shape[1] != table.coordinates or not (interest.lows <= interest.highs).all():
             raise BadFrame(f"the boxes of an Interest in channel {interest.channel} do not fit the channel")
-        table.replace(peer, interest.heard, interest.lows, interest.highs)
+        lows, highs = interest.lows, interest.highs
+        if len(lows) > MOST_BOXES * self._budget:  # to find a few that cover very many takes seconds
+            lows, highs = lows.min(axis=0, keepdims=True), highs.max(axis=0, keepdims=True)
+        table.replace(peer, interest.heard, lows, highs)
         self._settle(interest.channel)
 
     def withdrawn(self, peer: int, withdrawn: Withdrawn) -> None:

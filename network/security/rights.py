@@ -63,6 +63,15 @@ class Identity:
         """Whether it may change the catalogue."""
         return "admin" in self.switches
 
+    def may_at_all(self, action: Action) -> bool:
+        """Whether this is allowed at least on some table."""
+        return action in self.switches or bool(self.tables.get(action))
+
+    @property
+    def powerless(self) -> bool:
+        """Whether nothing is allowed."""
+        return not self.switches and not any(self.tables.values())
+
     def may(self, action: Action, table: str = "") -> bool:
         """Whether this is allowed; `table` counts for publish, subscribe and query only."""
         if action in SWITCHES:

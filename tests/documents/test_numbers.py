@@ -167,6 +167,8 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("OPERATING.md", r"\(SIGSTOP\) \| after (\d+) s it is killed", "broker.scheduling.heartbeat:STOPPED_S"),
     ("OPERATING.md", r"to replay ([\d,]+) updates or more", "broker.server.storage:STOP_UPDATES"),
     (STREAMS, r"\(also: ([\d,]+) updates not read\)", "broker.server.streams:MOST_BEHIND"),
+    ("OPERATING.md", r"closed when it sends a frame above (\d+ KiB)", "network.node.children:POWERLESS_FRAME_BYTES"),
+    ("OPERATING.md", r"or leaves (\d+ MiB) of replies unread", "network.node.children:POWERLESS_HELD_BYTES"),
     ("OPERATING.md", r"`hullcast_feed_bytes` \| near (\d+ MiB)", "broker.tables.feed:LIMIT_BYTES"),
     ("OPERATING.md", r"`hullcast_staged_bytes` \| near (\d+ MiB)", "broker.server.subscribing:HELD_BYTES"),
     ("OPERATING.md", r"At (\d+ MiB) \(\d+ MiB for one key\)", "broker.server.subscribing:HELD_BYTES"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
 import zmq
 
 from hullcast.network.security.authenticator import Authenticator
 from hullcast.network.security.curve import Curve
-from tests.support.links import running_dialer, running_listener, wait_until
+from tests.support.links import QUICK, running_dialer, running_listener, wait_until
 
 
 def pair(server: str | None = None) -> Curve:
@@ -94,3 +97,25 @@ async def test_a_session_belongs_to_its_key() -> None:
 def test_the_secret_key_does_not_show() -> None:
     curve = pair()
     assert curve.secret not in repr(curve)
+
+
+async def test_one_key_keeps_nobody_else_out_by_taking_all_places() -> None:
+    keys = pair()
+    greedy, modest, other = (pair(keys.public) for _ in range(3))
+    async with (
+        AsyncExitStack() as stack,
+        running_listener(curve=keys, limits=replace(QUICK, peers=4)) as (listener, parent),
+    ):
+        for _ in range(4):
+            await stack.enter_async_context(running_dialer(listener.endpoint, curve=greedy))
+        full = await stack.enter_async_context(running_dialer(listener.endpoint, curve=greedy, linked=False))
+        await wait_until(lambda: listener.statistics().refused.get("full"))
+        assert not full[1].ups
+        for curve in (modest, modest):
+            await stack.enter_async_context(running_dialer(listener.endpoint, curve=curve))
+        assert [peer.number for peer, _ in parent.left] == [4, 3]
+        late = await stack.enter_async_context(running_dialer(listener.endpoint, curve=other, linked=False))
+        await wait_until(lambda: late[0].statistics().attempts >= 2)  # nobody has more than half
+        assert len(listener.peers) == 4
+        assert not late[1].ups
+        assert listener._by_key == {greedy.public: 2, modest.public: 2}

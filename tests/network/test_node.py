@@ -331,3 +331,12 @@ async def test_groups_that_went_are_told_of_together_and_wait_while_the_way_up_i
 def told(parent: Parent) -> list[bodies.Left]:
     said = [bodies.decode(frame.body) for frame in map(decode, parent.frames) if isinstance(frame, Request)]
     return [body for body in said if isinstance(body, bodies.Left)]
+
+
+async def test_a_parent_that_sends_nonsense_loses_the_node_and_does_not_end_it() -> None:
+    async with running_listener(limits=QUICK) as (above, parent), running_node(above.endpoint) as node:
+        for times, frame in enumerate((Deliver(1, {5: {"x": np.zeros(1)}}), Deliver(1, {7: {}}))):
+            await wait_until(lambda times=times: len(parent.joined) > times)  # type: ignore[misc]
+            parent.joined[times].send(encode(frame))
+        await wait_until(lambda: node.children.failures == 2 and len(parent.joined) == 3)
+        await wait_until(lambda: node.attached)

@@ -694,3 +694,16 @@ def test_groups_of_clients_are_counted_when_they_go_however_they_go() -> None:
     assert router.left[("ann", 6)] == 2
     router.clear()
     assert not router.left
+
+
+def test_an_interest_of_very_many_boxes_is_one_around_them() -> None:
+    router, n = Router(8, tells=False), 50_000
+    router.join(1, exact=False)
+    router.install(1, Install(1, 5, "places", False, np.zeros((1, 16))))
+    lows = np.random.default_rng(1).random((n, 16))
+    router.interest(1, Interest(5, 1, lows, lows + 1))
+    assert router.statistics().held[0].boxes == 1
+    router.check()
+    low, high = router._tables[5].boxes()
+    assert (low[0] <= lows.min(axis=0)).all()
+    assert (high[0] >= (lows + 1).max(axis=0)).all()

@@ -345,5 +345,5 @@ async def test_a_conditional_subscription_needs_both_rights_also_when_they_chang
 
 def _everywhere(c: Any, granted: dict[str, dict[str, object]]) -> Rights:
     rights = allowed(c.pairs, granted)
-    c.node.children.rights = rights
+    c.node.children.take_rights(rights)
     return rights

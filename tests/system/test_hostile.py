@@ -18,10 +18,13 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 
+from hullcast.broker.server.metrics import server_metrics
 from hullcast.broker.server.pipeline import STEP_BYTES
 from hullcast.broker.server.service import Server
+from hullcast.clients.cli.commands.status import StatusSample, screen
 from hullcast.clients.sdk.client import Client
 from hullcast.network.link.header import Ack, Bye, Data, Header, Hello, Resend, Welcome, decode, encode
+from hullcast.network.link.peer import Peer
 from hullcast.network.node.node import Node
 from hullcast.network.wire import bodies, frames
 from hullcast.network.wire.limits import DEFAULT
@@ -434,3 +437,67 @@ async def test_while_the_disk_stands_still_requests_without_end_are_not_kept(
             may_sync.set()
             stranger.close()
         await client.publish("HOSTILE", {"K": 2, "S": "others are served"})
+
+
+async def test_a_request_with_very_many_texts_is_not_read_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server without a data directory looks for joins over streams, for which it needs files; each text may take
+    milliseconds. More of them than one request may have are refused before any is read."""
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as c, c.client() as client:
+        server = server_of(c)
+        await client.execute("CREATE TABLE HOSTILE (K INTEGER PRIMARY KEY, V REAL)")
+        await client.execute("CREATE STREAM TICKS (K INTEGER, P REAL)")
+        read: list[str] = []
+        at_once: list[int] = []
+        parse, asked_for = server.engine._parse, server.on_request
+
+        def parsed(sql: str) -> Any:
+            read.append(sql)
+            return parse(sql)
+
+        def on_request(peer: Peer, request: frames.Request) -> None:
+            before = len(read)
+            asked_for(peer, request)
+            if peer.name == "stranger":
+                at_once.append(len(read) - before)
+
+        monkeypatch.setattr(server.engine, "_parse", parsed)
+        monkeypatch.setattr(server, "on_request", on_request)
+        stranger = Stranger(c.context, c[SERVER].listen)
+        stranger.hello("client")
+        await stranger.wait(Welcome)
+
+        def groups(count: int, *, joined: bool) -> bytes:
+            text = "SELECT h.V FROM HOSTILE h JOIN HOSTILE i USING (K) -- " if joined else "SELECT V FROM HOSTILE -- "
+            asked = tuple(bodies.Group(i + 1, f"{text}{i}", (), 1) for i in range(count))
+            return frames.encode(frames.Request(1, (), None, bodies.encode(bodies.Subscribe(asked))))
+
+        most = server.settings.subscribe_groups
+        for count, joined in ((most + 1, True), (most, False), (most, True)):
+            stranger.say(groups(count, joined=joined))
+        await wait_for(lambda: len(at_once) == 3, "all were asked")
+        assert at_once[0] == 0
+        assert max(at_once) < 50, "the others have their turns in between"
+        stranger.close()
+
+
+async def test_reports_of_a_node_that_lies_spoil_no_status_and_take_no_memory() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(1, link=PATIENT) as c, c.client() as client:
+        server = server_of(c)
+        stranger = Stranger(c.context, c[SERVER].listen)
+        stranger.hello("node")
+        await stranger.wait(Welcome)
+        ours = set(node_of(c, "root").status()) | {"lag_s"}
+        wrong: list[object] = ["x" * 100_000, -1, 1 << 62, 1.5, [[]], {"a": 1}, None, True]
+        for number, value in enumerate(wrong):
+            told: dict[str, Any] = dict.fromkeys(ours, value) | {"id": f"{number:032x}", "unknown": "x" * 100_000}
+            body = bodies.encode(bodies.NodeReport(told if number % 2 else {"id": told["id"]}))
+            stranger.say(frames.encode(frames.Request(0, (), None, body)))
+        stranger.say(frames.encode(frames.Request(0, (), None, bodies.encode(bodies.NodeReport({"id": "x"})))))
+        await wait_for(lambda: len(server.live_reports()) == len(wrong) + 1, "all have reported")
+        status = await client.status()
+        for report in status["nodes"]:
+            assert set(report) == ours
+            assert len(str(report)) < 10_000
+        assert screen(StatusSample(1.0, status), StatusSample(0.0, status))
+        assert server_metrics(server)
+        stranger.close()

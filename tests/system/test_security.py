@@ -217,3 +217,41 @@ async def test_the_sql_behind_views_and_streams_is_shown_to_keys_that_may_read_a
         assert "4711" in (await admin.views())["OTHERS"]["sql"]
         assert listing(*hidden[:2])  # the command line can show what is left
         assert [in_words(one) for one in hidden[2:4]]
+
+
+async def test_another_key_gains_nothing_by_the_publisher_id_and_numbers_of_somebody(tmp_path: Path) -> None:
+    """Neither somebody's receipts, nor that somebody's changes are taken for applied, superseded or out of turn."""
+    granted: dict[str, dict[str, object]] = {**RIGHTS, "mallory": {"publish": ["STOCK"]}}
+    granted |= {"admin": {"admin": True, "query": ["STOCK"]}}
+    publisher, huge = bytes(range(16)), (1 << 63) - 1
+
+    def change(number: int, symbol: str, after: int = 0, again: bool = False) -> frames.Request:
+        body = bodies.encode(bodies.Publish("STOCK", {"SYMBOL": symbol, "PER": 1.0}, None, publisher, number))
+        return frames.Request(number, (), None, body, after, again)
+
+    async with asyncio.timeout(PATIENCE_S), secured(tmp_path, granted) as s, s.client("admin") as admin:
+        await admin.execute(CREATE.format("STOCK"))
+        curves = [curve_of(s.pairs[who], s.pairs["gateway"]) for who in ("ticker", "mallory")]
+        async with (
+            running_dialer(s.node.endpoint, name="ticker", curve=curves[0], context=s.context) as (honest, heard),
+            running_dialer(s.node.endpoint, name="mallory", curve=curves[1], context=s.context) as (other, told),
+        ):
+
+            async def answer(dialer: Any, child: Child, request: frames.Request) -> bodies.Body:
+                child.frames.clear()
+                dialer.send(frames.encode(request))
+                await wait_for(lambda: request.id in replies(child), "it is answered")
+                return replies(child)[request.id]
+
+            first = await answer(honest, heard, change(1, "A"))
+            assert isinstance(first, bodies.Done)
+            stolen = await answer(other, told, change(1, "B", again=True))
+            assert isinstance(stolen, bodies.Done)
+            assert stolen != first, "a change of its own, not somebody's receipt"
+            assert isinstance(await answer(other, told, change(huge, "C")), bodies.Done)
+            late = await answer(other, told, change(2, "D"))
+            assert isinstance(late, bodies.Failed)
+            assert late.code == "Superseded"
+            assert await answer(honest, heard, change(1, "A", again=True)) == first
+            assert isinstance(await answer(honest, heard, change(2, "E", after=1)), bodies.Done)
+        assert sorted(await admin.query("SELECT SYMBOL FROM STOCK")) == [("A",), ("B",), ("C",), ("E",)]
