@@ -42,8 +42,8 @@ def test_every_header_frame_and_body_has_an_example() -> None:
     shown = {(layer, name) for layer, name, _, _ in EXAMPLES}
     assert shown == (
         {("header", name) for name in (*header._DECODERS, *BINARY)}
-        | {("frame", name) for name in (*frames._READERS, *FIXED.values())}
-        | {("body", name) for name in bodies._READERS}
+        | {("frame", name) for name in (*frames.FRAMES.records, *FIXED.values())}
+        | {("body", name) for name in bodies.BODIES.records}
     )
 
 
@@ -124,7 +124,7 @@ def test_the_fields_of_a_spec_are_those_of_the_code() -> None:
     defaults = {"none": MISSING, "0": 0, "false": False}
     said = {name.strip(): kind for name, kind, *_ in rows_of("field of a spec")}
     of_code = {field.name: field for field in fields(bodies.ChannelSpec)}
-    assert said.keys() == of_code.keys() == bodies._SPEC_READERS.keys()
+    assert said.keys() == of_code.keys()
     types = {"text": "str", "integer": "int", "boolean": "bool", "array of texts": "tuple[str, ...]"}
     for name, kind, default, _, used_by in rows_of("field of a spec"):
         field = of_code[name]
