@@ -1,7 +1,7 @@
 """Bodies: what requests ask of the server, and what it answers. PROTOCOL.md says what each is for.
 
 A body is a MessagePack array, its type first. Only clients and the server look inside; nodes pass them on. Each is
-declared here and nowhere else (`records.py`): fields travel in their order, as their types say.
+declared here and nowhere else (`layouts.py`): fields travel in their order, as their types say.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from hullcast.network.wire.columns import Columns
 from hullcast.network.wire.errors import BadFrame
 from hullcast.network.wire.fields import Matrix, choice, integer, items, mapping, named, number, row, text
 from hullcast.network.wire.frames import Channel, Form, Install
-from hullcast.network.wire.limits import DEFAULT, WireLimits
-from hullcast.network.wire.records import UNSENT, Tagged, array_of, codec_of, map_of, part
+from hullcast.network.wire.layouts import UNSENT, Tagged, array_of, codec_of, map_of, part
+from hullcast.network.wire.limits import WireLimits
 from hullcast.network.wire.value_columns import check_masks, is_values
 
 #: Parts of staged answers: as many as a server keeps for one client, at some megabytes each.
@@ -64,13 +64,14 @@ LEAST_PAUSE_S, MOST_TABLES = 0.001, 64
 
 # -- bodies ------------------------------------------------------------------------------------------------
 
-BODIES = Tagged("body")
-
 
 class Body:
     """A request or a reply."""
 
     __slots__ = ()
+
+
+BODIES: Tagged[Body] = Tagged("body", lambda limits: limits.body_bytes)
 
 
 REQUESTS: dict[str, type[Body]] = {}
@@ -98,18 +99,7 @@ def _declared(tag: str, among: dict[str, type[Body]]) -> Callable[[AnyBody], Any
     return declared
 
 
-def encode(body: Body, limits: WireLimits = DEFAULT) -> bytes:
-    """The bytes of a body; TooLarge if no receiver would take them."""
-    return BODIES.encode(body, limits.body_bytes, limits)
-
-
-def decode(data: bytes, limits: WireLimits = DEFAULT) -> Body:
-    """The body of bytes, or BadFrame; never anything else, whatever the bytes."""
-    if len(data) > limits.body_bytes:
-        raise BadFrame(f"a body of {len(data)} bytes; at most {limits.body_bytes}")
-    found: Body = BODIES.decode(data, limits)
-    return found
-
+encode, decode = BODIES.encode, BODIES.decode
 
 # -- requests ----------------------------------------------------------------------------------------------
 
@@ -412,7 +402,7 @@ class Receipts(Body):
     changes: ReceiptList
 
 
-class TableWorth(TypedDict):
+class SentTableWorth(TypedDict):
     """How good the rows of one table are."""
 
     seq: int
@@ -420,18 +410,18 @@ class TableWorth(TypedDict):
     unapplied: int
 
 
-class ViewWorth(TableWorth, total=False):
+class SentViewWorth(SentTableWorth, total=False):
     """The same of what may be a view."""
 
     refresh_s: float
     promise_s: float
 
 
-class QueryWorth(TypedDict):
+class SentWorth(TypedDict):
     """How good the rows of an answer are."""
 
     seq: int | None
-    tables: Annotated[dict[str, ViewWorth], named(map_of(ViewWorth, "a table's worth"), "map of maps")]
+    tables: Annotated[dict[str, SentViewWorth], named(map_of(SentViewWorth, "a table's worth", "table worth"))]
     waited_s: float
     ran_s: float
     deadline_s: float | None
@@ -439,7 +429,7 @@ class QueryWorth(TypedDict):
     policy: str
 
 
-Worth: TypeAlias = Annotated[dict[str, Any], map_of(QueryWorth, "a worth")]
+Worth: TypeAlias = Annotated[dict[str, Any], map_of(SentWorth, "a worth", "worth")]
 
 
 @reply("rows")
@@ -545,7 +535,7 @@ class ChannelSpec:
     row_types: tuple[str, ...] = ()
 
 
-SPEC = map_of(ChannelSpec, "a channel's description")
+SPEC = map_of(ChannelSpec, "a channel's description", "spec")
 
 
 @reply("subscribed")

@@ -1,6 +1,6 @@
 """Fields of frames and bodies: how each kind of field travels, what is refused, and how PROTOCOL.md calls it.
 
-`records.py` finds the codec of a field by its type. Where the type says too little (a range, a limit, a column), it is
+`layouts.py` finds the codec of a field by its type. Where the type says too little (a range, a limit, a column), it is
 `Annotated[type, codec]`.
 """
 
@@ -59,14 +59,22 @@ def plain(
 
 def integer(what: str = "", least: int = 0, most: int = MOST) -> Codec:
     """A whole number in a range."""
+
+    def reader(name: str) -> Read:
+        def read(value: Any, limits: WireLimits) -> int:
+            if type(value) is not int or not least <= value <= most:
+                raise BadFrame(f"{what or name} must be a whole number from {least} to {most}")
+            return value
+
+        return read
+
     limited = (f" from {least:,}" if least or most < MOST else "") + (f" to {most:,}" if most < MOST else "")
-    needed = f"a whole number from {least} to {most}"
-    return plain(f"integer{limited}", int, needed, what, lambda value: least <= value <= most)
+    return Codec(f"integer{limited}", reader)
 
 
 def number(what: str = "", least: float = 0.0, most: float = float(MOST)) -> Codec:
     """A finite number in a range; a whole one travels as a float too."""
-    said = "float" if most == MOST else f"float from {least:g} to {most:,.15g}"
+    said = f"float from {least:g}" + (f" to {most:,.15g}" if most < MOST else "")
     needed = f"a float from {least:g} to {most:g}"
     return plain(said, float, needed, what, lambda value: least <= value <= most, float)  # NaN is refused too
 
@@ -89,7 +97,16 @@ def choice(*among: str, what: str = "") -> Codec:
 
 def identity(what: str = "") -> Codec:
     """A 16 byte id."""
-    return plain("id", bytes, f"{ID_BYTES} bytes", what, lambda value: len(value) == ID_BYTES)
+
+    def reader(name: str) -> Read:
+        def read(value: Any, limits: WireLimits) -> bytes:
+            if type(value) is not bytes or len(value) != ID_BYTES:
+                raise BadFrame(f"{what or name} must be {ID_BYTES} bytes")
+            return value
+
+        return read
+
+    return Codec("id", reader)
 
 
 def mapping(what: str = "") -> Codec:
@@ -164,7 +181,7 @@ def row(what: str, **of: Codec) -> Codec:
     return Codec(f"[{said}]", reader, pack if any(packers) else None)
 
 
-def named(of: Codec, said: str = "") -> Codec:
+def named(of: Codec) -> Codec:
     """A map from texts to such fields, at most as many as columns are allowed."""
 
     def reader(name: str) -> Read:
@@ -181,7 +198,7 @@ def named(of: Codec, said: str = "") -> Codec:
 
     pack = of.pack
     packed = None if pack is None else lambda value: {key: pack(item) for key, item in value.items()}
-    return Codec(said or f"map of {of.said}", reader, packed)
+    return Codec(f"map of {of.said}", reader, packed)
 
 
 def matrix() -> Codec:

@@ -19,8 +19,8 @@ from hullcast.network.wire.channels import CHANNELS
 from hullcast.network.wire.columns import Columns
 from hullcast.network.wire.errors import BadFrame, TooLarge
 from hullcast.network.wire.fields import MOST, Codec, Matrix, array, choice, identity, integer, items, matrix, row, text
+from hullcast.network.wire.layouts import Tagged, layout_of, part
 from hullcast.network.wire.limits import DEFAULT, WireLimits
-from hullcast.network.wire.records import Tagged, part, record_of
 
 Form: TypeAlias = Literal["rectangles", "places", "points"]
 
@@ -43,7 +43,7 @@ _ROUTES: Final = tuple(Struct(f"<{hops}I") for hops in range(LONGEST_ROUTE + 1))
 _AGAIN, _APART, _LAZY, _ALL_FLAGS = 1, 2, 4, 7
 _KEYLESS: Final = 0xFF  # in place of the length of an origin's key
 _ORIGIN_BYTES: Final = 2048  # a name has 255 characters at most
-FRAMES = Tagged("frame")
+FRAMES: Tagged[Frame] = Tagged("frame", lambda limits: limits.frame_bytes)
 Channel: TypeAlias = Annotated[int, integer("a channel")]
 Points: TypeAlias = Annotated[Matrix, matrix()]
 
@@ -147,7 +147,7 @@ class Install:
     counted: bool = False
 
 
-_INSTALL = record_of(Install, "an install")
+_INSTALL = layout_of(Install, "an install")
 
 
 class Reply(NamedTuple):
@@ -218,7 +218,7 @@ def encode(frame: Frame, limits: WireLimits = DEFAULT) -> bytes:
         return _encode_request(frame, limits)
     if isinstance(frame, Reply):
         return _encode_reply(frame, limits)
-    return FRAMES.encode(frame, limits.frame_bytes, limits)
+    return FRAMES.encode(frame, limits)
 
 
 def _encode_request(frame: Request, limits: WireLimits) -> bytes:
@@ -288,8 +288,7 @@ def decode(data: bytes, limits: WireLimits = DEFAULT, *, kinds: frozenset[str] |
     if first == _REPLY:
         _check_kind("reply", kinds)
         return _decode_reply(data, limits)
-    found: Frame = FRAMES.decode(data, limits, kinds)
-    return found
+    return FRAMES.decode(data, limits, kinds)
 
 
 def _check_kind(kind: str, kinds: frozenset[str] | None) -> None:

@@ -16,6 +16,7 @@ import pytest
 from hullcast.network.answers.kinds import KINDS
 from hullcast.network.link import header
 from hullcast.network.wire import bodies, columns, errors, frames, packing, walk
+from hullcast.network.wire.layouts import fields_said
 from tests.support.documents import section, text_of
 
 PAGE = text_of("PROTOCOL.md")
@@ -40,33 +41,23 @@ def split(fields: str) -> list[str]:
     return [item.strip() for item in items if item.strip()]
 
 
-FRAMES = {name: (frames, name) for name in frames.FRAMES.records}
-BODIES = {name: (bodies, name) for name in bodies.BODIES.records}
-#: Classes with another name than on the wire, since something else in the project has that one.
-CLASSES = {
-    "progress": "Advance",
-    "report": "NodeReport",
-    "rows": "QueryAnswer",
-    "portion": "QueryPart",
-    "fetch_rows": "FetchRows",
-    "give_up": "GiveUp",
-    "drop_rows": "DropRows",
-    "gone": "LinksGone",
-    "policy": "SetPolicy",
-    "part": "AnswerPart",
-    "history": "AskHistory",
-    "changes": "ReadChanges",
-    "rows_at": "ReadTable",
-    "span": "HistorySpan",
-    "changed": "ChangedRows",
-    "as_of": "RowsAsOf",
+TAGGED = frames.FRAMES.layouts | bodies.BODIES.layouts
+#: What travels inside of others.
+PARTS = {
+    "node": frames.NodeEntry,
+    "install": frames.Install,
+    "group": bodies.Group,
+    "trigger": bodies.Trigger,
+    "opened group": bodies.Opened,
+    "spec": bodies.ChannelSpec,
+    "worth": bodies.SentWorth,
+    "table worth": bodies.SentViewWorth,
 }
 
 
-@pytest.mark.parametrize("name", [*FRAMES, *BODIES])
+@pytest.mark.parametrize("name", TAGGED)
 def test_a_frame_or_body_has_the_fields_that_the_page_lists(name: str) -> None:
-    module = frames if name in FRAMES else bodies
-    declared = names_of(getattr(module, CLASSES.get(name, name.capitalize())))
+    declared = TAGGED[name].names
     assert name in LISTED, f'PROTOCOL.md: add **{name}** `["{name}", {", ".join(declared)}]`'
     items = split(LISTED[name])
     assert len(items) == len(declared), f"PROTOCOL.md: {name} has the fields {', '.join(declared)}"
@@ -76,6 +67,13 @@ def test_a_frame_or_body_has_the_fields_that_the_page_lists(name: str) -> None:
         )
 
 
+def test_the_table_of_fields_is_that_of_the_code() -> None:
+    kinds = {name: layout.kind for name, layout in TAGGED.items()} | PARTS
+    rows = [f"| {name} | {fields_said(kind) or 'none'} |" for name, kind in kinds.items()]
+    right = "\n".join(["| type | fields |", "| --- | --- |", *rows])
+    assert right in section("PROTOCOL.md", "### 6.3 "), f"PROTOCOL.md, section 6.3: write\n{right}"
+
+
 @pytest.mark.parametrize("kind", [frames.Request, frames.Reply])
 def test_the_fields_of_a_fixed_header_are_in_its_table(kind: Any) -> None:
     table = PAGE.split(f"| bytes of a {kind.__name__.lower()} |")[1].split("\n\n")[0]
@@ -83,7 +81,7 @@ def test_the_fields_of_a_fixed_header_are_in_its_table(kind: Any) -> None:
 
 
 def test_the_page_lists_nothing_else() -> None:
-    assert LISTED.keys() == FRAMES.keys() | BODIES.keys()
+    assert LISTED.keys() == TAGGED.keys()
 
 
 def test_frames_stand_under_their_direction() -> None:

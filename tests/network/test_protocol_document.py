@@ -42,8 +42,8 @@ def test_every_header_frame_and_body_has_an_example() -> None:
     shown = {(layer, name) for layer, name, _, _ in EXAMPLES}
     assert shown == (
         {("header", name) for name in (*header._DECODERS, *BINARY)}
-        | {("frame", name) for name in (*frames.FRAMES.records, *FIXED.values())}
-        | {("body", name) for name in bodies.BODIES.records}
+        | {("frame", name) for name in (*frames.FRAMES.layouts, *FIXED.values())}
+        | {("body", name) for name in bodies.BODIES.layouts}
     )
 
 

@@ -36,7 +36,7 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
 )
 SPEC_FIELDS = [field.name for field in dataclasses.fields(bodies.ChannelSpec)]
-types = st.sampled_from(sorted({*frames.FRAMES.records, *bodies.BODIES.records}))
+types = st.sampled_from(sorted({*frames.FRAMES.layouts, *bodies.BODIES.layouts}))
 
 
 def refused(decode: Callable[[bytes], object], data: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Records: classes that travel, each declared once. Fields in their order, by their types; see `fields.py`.
+"""Layouts: classes that travel, each declared once. Fields in their order, by their types; see `fields.py`.
 
     @BODIES.declare("staged")
     @dataclass(frozen=True, slots=True)
@@ -17,15 +17,15 @@ import sys
 import types
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass
-from operator import attrgetter
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from hullcast.network.wire import fields, packing
 from hullcast.network.wire.errors import BadFrame, TooLarge
 from hullcast.network.wire.fields import Codec, Read
-from hullcast.network.wire.limits import WireLimits
+from hullcast.network.wire.limits import DEFAULT, WireLimits
 
 Kind = TypeVar("Kind", bound=type)
+Value = TypeVar("Value")
 
 #: Marks a field that does not travel.
 UNSENT = object()
@@ -41,59 +41,61 @@ _PARTS: dict[object, Codec] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class WireLayout:
     """How a class travels. `listed` gives the array, and `read` the checked object of one."""
 
+    kind: type
     tag: str
-    codecs: dict[str, Codec]
+    names: tuple[str, ...]
     listed: Callable[[Any], list[object]]
     read: Read
     limited: tuple[tuple[str, Callable[[WireLimits], int]], ...]
 
-    @property
-    def said(self) -> str:
-        """Its fields as PROTOCOL.md lists them."""
-        return ", ".join(f"{name}: {codec.said}" for name, codec in self.codecs.items())
 
+class Tagged(Generic[Value]):
+    """Classes that travel as arrays which begin with their type: all frames, or all bodies. `most_bytes` of limits."""
 
-class Tagged:
-    """Classes that travel as arrays which begin with their type: all frames, or all bodies."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self.records: dict[str, Record] = {}
-        self._by_class: dict[type, Record] = {}
+    def __init__(self, what: str, most_bytes: Callable[[WireLimits], int]) -> None:
+        self._what, self._most_bytes = what, most_bytes
+        self.layouts: dict[str, WireLayout] = {}
+        self._by_class: dict[type, WireLayout] = {}
 
     def declare(self, tag: str) -> Callable[[Kind], Kind]:
         """The decorator of a class that travels under that name."""
 
         def declared(kind: Kind) -> Kind:
-            self.records[tag] = self._by_class[kind] = record_of(kind, f"a {tag} {self._what}", tag)
+            self.layouts[tag] = self._by_class[kind] = layout_of(kind, f"a {tag} {self._what}", tag)
             return kind
 
         return declared
 
-    def encode(self, value: object, most_bytes: int, limits: WireLimits) -> bytes:
+    def encode(self, value: Value, limits: WireLimits = DEFAULT) -> bytes:
         """The bytes of an object; TooLarge if no receiver would take them."""
-        record = self._by_class[type(value)]
-        for name, most in record.limited:
+        layout = self._by_class[type(value)]
+        for name, most in layout.limited:
             if len(getattr(value, name)) > most(limits):
-                raise TooLarge(f"{name} in this {record.tag}", len(getattr(value, name)), most(limits))
-        listed = record.listed(value)
+                raise TooLarge(f"{name} in this {layout.tag}", len(getattr(value, name)), most(limits))
+        listed = layout.listed(value)
         encoded = packing.pack(listed)
-        packing.check_taken(record.tag, listed, encoded, most_bytes, limits)
+        packing.check_taken(layout.tag, listed, encoded, self._most_bytes(limits), limits)
         return encoded
 
-    def decode(self, data: bytes, limits: WireLimits, kinds: frozenset[str] | None = None) -> Any:
-        """The object of bytes, or BadFrame; of other than those `kinds` nothing is built."""
-        parts = fields.array(packing.unpack(data, limits), f"a {self._what}")
+    def decode(self, data: bytes, limits: WireLimits = DEFAULT, kinds: frozenset[str] | None = None) -> Value:
+        """The object of bytes, or BadFrame; never anything else, whatever the bytes. Of other than those `kinds`
+        nothing is built."""
+        if len(data) > self._most_bytes(limits):
+            raise BadFrame(f"a {self._what} of {len(data)} bytes; at most {self._most_bytes(limits)}")
+        parts = packing.unpack(data, limits)
+        if type(parts) is not list:
+            raise BadFrame(f"a {self._what} must be an array")
         tag = parts[0] if parts else None
-        record = self.records.get(tag) if type(tag) is str else None
-        if record is None:
+        layout = self.layouts.get(tag) if type(tag) is str else None
+        if layout is None:
             raise BadFrame(f"a {self._what} begins with its type, not with {tag!r:.40}")
-        if kinds is not None and record.tag not in kinds:
+        if kinds is not None and tag not in kinds:
             raise BadFrame(f"a {tag} {self._what} does not come from below")
-        return record.read(parts, limits)
+        found: Value = layout.read(parts, limits)
+        return found
 
 
 def part(what: str) -> Callable[[Kind], Kind]:
@@ -108,13 +110,13 @@ def part(what: str) -> Callable[[Kind], Kind]:
 
 def array_of(kind: type, what: str) -> Codec:
     """The codec of a class, as an array of its fields."""
-    record = record_of(kind, what)
-    return Codec(what.partition(" ")[2], lambda name: record.read, record.listed)
+    layout = layout_of(kind, what)
+    return Codec(what.partition(" ")[2], lambda name: layout.read, layout.listed)
 
 
-def map_of(kind: type, what: str) -> Codec:
-    """The codec of a class or a TypedDict, as a map of its fields. One that has its default is left out; others than
-    these are ignored, so that a later version may add some."""
+def map_of(kind: type, what: str, said: str) -> Codec:
+    """The codec of a class or a TypedDict, as a map of its fields. A field that has its default is left out. A receiver
+    ignores others than these, so that a later version may add some."""
     codecs = _codecs(kind)
     if is_typeddict(kind):
         defaults: dict[str, Any] = dict.fromkeys(codecs, MISSING)
@@ -137,36 +139,39 @@ def map_of(kind: type, what: str) -> Codec:
             raise BadFrame(f"{what} has no {min(missing)}")
         return kind(**{name: read(value[name], limits) for name, read in readers.items() if name in value})
 
-    return Codec(what.rpartition(" ")[2], lambda name: read, pack)
+    return Codec(said, lambda name: read, pack)
 
 
-def record_of(kind: type, what: str, tag: str = "") -> Record:
-    """How a class travels, whose arrays a refusal calls `what`."""
+def layout_of(kind: type, what: str, tag: str = "") -> WireLayout:
+    """How a class travels, whose arrays a refusal calls `what`. Both functions are written out, as those of dataclasses
+    are: changes pass here one by one."""
     codecs = _codecs(kind)
-    first = [tag] if tag else []
-    readers = tuple(codec.reader(name) for name, codec in codecs.items())
-    packers = [(at, codec.pack) for at, codec in enumerate(codecs.values(), len(first)) if codec.pack is not None]
-    skipped, size = len(first), len(first) + len(readers)
-    names = tuple(codecs)
-    values = attrgetter(*names) if len(names) > 1 else lambda value: [getattr(value, name) for name in names]
-    check: Callable[[Any, WireLimits], None] | None = getattr(kind, "check", None)
+    known: dict[str, Any] = {"kind": kind, "check": getattr(kind, "check", None), "BadFrame": BadFrame}
+    known |= {f"read_{name}": codec.reader(name) for name, codec in codecs.items()}
+    known |= {f"pack_{name}": codec.pack for name, codec in codecs.items()}
+    size = len(codecs) + bool(tag)
+    given = [f"pack_{name}(value.{name})" if codec.pack else f"value.{name}" for name, codec in codecs.items()]
+    taken = [f"read_{name}(value[{at}], limits)" for at, name in enumerate(codecs, bool(tag))]
+    refusal = f"{what} must be an array of {size}"
+    source = f"""
+def listed(value):
+    return [{", ".join([repr(tag)] * bool(tag) + given)}]
 
-    def listed(value: Any) -> list[object]:
-        items = [*first, *values(value)]
-        for at, pack in packers:
-            items[at] = pack(items[at])
-        return items
-
-    def read(value: Any, limits: WireLimits) -> Any:
-        if type(value) is not list or len(value) != size:
-            raise BadFrame(f"{what} must be an array of {size}")
-        found = kind(*[read(item, limits) for read, item in zip(readers, value[skipped:], strict=True)])
-        if check is not None:
-            check(found, limits)
-        return found
-
+def read(value, limits):
+    if type(value) is not list or len(value) != {size}:
+        raise BadFrame({refusal!r})
+    found = kind({", ".join(taken)})
+    {"check(found, limits)" if hasattr(kind, "check") else ""}
+    return found
+"""
+    exec(source, known)
     limited = tuple((name, codec.most) for name, codec in codecs.items() if codec.most is not None)
-    return Record(tag, codecs, listed, read, limited)
+    return WireLayout(kind, tag, tuple(codecs), known["listed"], known["read"], limited)
+
+
+def fields_said(kind: type) -> str:
+    """The fields of a class as PROTOCOL.md lists them."""
+    return ", ".join(f"{name}: {codec.said}" for name, codec in _codecs(kind).items())
 
 
 def _codecs(kind: type) -> dict[str, Codec]:
