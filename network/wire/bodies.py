@@ -62,8 +62,6 @@ LEAST_PERIOD_S, MOST_PERIOD_S = 0.1, 366 * 86400.0
 #: The least that may lie between two runs of it, and how many tables it may follow.
 LEAST_PAUSE_S, MOST_TABLES = 0.001, 64
 
-# -- bodies ------------------------------------------------------------------------------------------------
-
 
 class Body:
     """A request or a reply."""
@@ -72,34 +70,21 @@ class Body:
 
 
 BODIES: Tagged[Body] = Tagged("body", lambda limits: limits.body_bytes)
-
-
+encode, decode, reply = BODIES.encode, BODIES.decode, BODIES.declare
+#: Bodies that ask, by their types on the wire.
 REQUESTS: dict[str, type[Body]] = {}
-REPLIES: dict[str, type[Body]] = {}
-
-
 AnyBody = TypeVar("AnyBody", bound=type[Body])
 
 
 def request(tag: str) -> Callable[[AnyBody], AnyBody]:
-    """Declares a body that asks."""
-    return _declared(tag, REQUESTS)
+    """Declares a body that asks, as `reply` does one that answers."""
 
-
-def reply(tag: str) -> Callable[[AnyBody], AnyBody]:
-    """Declares a body that answers."""
-    return _declared(tag, REPLIES)
-
-
-def _declared(tag: str, among: dict[str, type[Body]]) -> Callable[[AnyBody], AnyBody]:
     def declared(kind: AnyBody) -> AnyBody:
-        among[tag] = kind
+        REQUESTS[tag] = kind
         return BODIES.declare(tag)(kind)
 
     return declared
 
-
-encode, decode = BODIES.encode, BODIES.decode
 
 # -- requests ----------------------------------------------------------------------------------------------
 
@@ -157,9 +142,9 @@ class Query(Body):
 
     sql: str
     parameters: Scalars
-    freshness: Annotated[float, number("freshness", 0.0, 1.0)] = 1.0
-    deadline_s: Annotated[float, number("deadline_s", 0.0, MOST_DEADLINE_S)] | None = None
-    priority: Annotated[int, integer("priority", -MOST_PRIORITY, MOST_PRIORITY)] = 0
+    freshness: Annotated[float, number(0.0, 1.0)] = 1.0
+    deadline_s: Annotated[float, number(0.0, MOST_DEADLINE_S)] | None = None
+    priority: Annotated[int, integer(least=-MOST_PRIORITY, most=MOST_PRIORITY)] = 0
     read_set: Annotated[str, choice("", *READ_SETS)] = ""
 
 
@@ -235,9 +220,9 @@ class Trigger:
 
     when: str | None = None
     parameters: Scalars = ()
-    every_s: Annotated[float, number("every_s", LEAST_PERIOD_S, MOST_PERIOD_S)] | None = None
+    every_s: Annotated[float, number(LEAST_PERIOD_S, MOST_PERIOD_S)] | None = None
     tables: Annotated[tuple[str, ...], items(text("a table"), most=MOST_TABLES, many="tables in a trigger")] = ()
-    at_most_every_s: Annotated[float, number("at_most_every_s", LEAST_PAUSE_S, MOST_PERIOD_S)] | None = None
+    at_most_every_s: Annotated[float, number(LEAST_PAUSE_S, MOST_PERIOD_S)] | None = None
 
     def check(self, limits: WireLimits) -> None:
         """It is one of those that there can be."""
@@ -362,7 +347,7 @@ class ReadTable(Body):
     table: Table
     seq: int | None = None
     part: Annotated[int, integer("a part")] = 0
-    parts: Annotated[int, integer("parts", 1, MOST_TABLE_PARTS)] = 1
+    parts: Annotated[int, integer(least=1, most=MOST_TABLE_PARTS)] = 1
     start: int | None = None
 
     def check(self, limits: WireLimits) -> None:
@@ -501,7 +486,7 @@ class Staged(Body):
     """First answers that are too large for one frame: fetch so many parts, then subscribe with the ticket."""
 
     ticket: Ticket
-    parts: Annotated[int, integer("parts", 1, MOST_PARTS)]
+    parts: Annotated[int, integer(least=1, most=MOST_PARTS)]
 
 
 @reply("part")

@@ -11,8 +11,20 @@ from hullcast.network.wire import columns as column_format
 from hullcast.network.wire.arrays import Booleans, Ints
 from hullcast.network.wire.columns import Columns
 from hullcast.network.wire.errors import BadFrame
-from hullcast.network.wire.fields import Codec, Pack, Read, array, identity, integer, items, named, optional, row, text
-from hullcast.network.wire.fields import texts as texts_field
+from hullcast.network.wire.fields import (
+    Codec,
+    Pack,
+    Read,
+    array,
+    identity,
+    integer,
+    items,
+    named,
+    optional,
+    row,
+    text,
+    texts,
+)
 from hullcast.network.wire.limits import WireLimits
 from hullcast.network.wire.packing import Scalar
 from hullcast.network.wire.value_columns import (
@@ -109,7 +121,7 @@ def _receipts(value: Any, limits: WireLimits) -> tuple[tuple[int, int, int], ...
     return tuple(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True))
 
 
-_NAMES = texts_field().reader("names")
+_NAMES = texts().reader("names")
 _NUMBERS = items(integer("receipts")).reader("receipts")
 _TICKET = optional(identity("a ticket")).reader("")
 
@@ -125,9 +137,8 @@ Parameters: TypeAlias = Annotated[
     ),
 ]
 Arguments: TypeAlias = Annotated[tuple[Any, ...], _codec("[scalar or [text, ...], ...]", _arguments)]
-Receipt: TypeAlias = tuple[int, int, int]
 ReceiptList: TypeAlias = Annotated[
-    tuple[Receipt, ...],
+    tuple[tuple[int, int, int], ...],
     _codec("[id, first, last, id, first, last, ...]", _receipts, lambda changes: list(chain.from_iterable(changes))),
 ]
 #: Empty in memory, nil on the wire.

@@ -72,11 +72,11 @@ def integer(what: str = "", least: int = 0, most: int = MOST) -> Codec:
     return Codec(f"integer{limited}", reader)
 
 
-def number(what: str = "", least: float = 0.0, most: float = float(MOST)) -> Codec:
+def number(least: float = 0.0, most: float = float(MOST)) -> Codec:
     """A finite number in a range; a whole one travels as a float too."""
     said = f"float from {least:g}" + (f" to {most:,.15g}" if most < MOST else "")
     needed = f"a float from {least:g} to {most:g}"
-    return plain(said, float, needed, what, lambda value: least <= value <= most, float)  # NaN is refused too
+    return plain(said, float, needed, "", lambda value: least <= value <= most, float)  # NaN is refused too
 
 
 def boolean(what: str = "") -> Codec:

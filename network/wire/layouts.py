@@ -4,7 +4,7 @@
     @dataclass(frozen=True, slots=True)
     class Staged:
         ticket: Annotated[bytes, identity("a ticket")]
-        parts: Annotated[int, integer("parts", 1, 4096)]
+        parts: Annotated[int, integer(least=1, most=4096)]
 
 is enough to encode and to decode it as `["staged", ticket, parts]`, and for its row in PROTOCOL.md. What holds between
 fields is said by a method `check(self, limits)`, which raises BadFrame. Codecs are found when a class is declared.
