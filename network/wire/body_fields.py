@@ -8,23 +8,11 @@ from typing import Annotated, Any, TypeAlias, cast
 import numpy as np
 
 from hullcast.network.wire import columns as column_format
+from hullcast.network.wire import fields
 from hullcast.network.wire.arrays import Booleans, Ints
 from hullcast.network.wire.columns import Columns
 from hullcast.network.wire.errors import BadFrame
-from hullcast.network.wire.fields import (
-    Codec,
-    Pack,
-    Read,
-    array,
-    identity,
-    integer,
-    items,
-    named,
-    optional,
-    row,
-    text,
-    texts,
-)
+from hullcast.network.wire.fields import Codec, Pack, Read, array, identity, integer
 from hullcast.network.wire.limits import WireLimits
 from hullcast.network.wire.packing import Scalar
 from hullcast.network.wire.value_columns import (
@@ -50,14 +38,14 @@ Publisher: TypeAlias = Annotated[bytes, identity("a publisher")]
 Number: TypeAlias = Annotated[int, integer("a number")]
 Epoch: TypeAlias = Annotated[bytes, identity("an epoch")]
 Ticket: TypeAlias = Annotated[bytes, identity("a ticket")]
-Table: TypeAlias = Annotated[str, text("a table")]
+Table: TypeAlias = Annotated[str, fields.text("a table")]
 GroupNumber: TypeAlias = Annotated[int, integer("a group")]
 
 # -- columns -----------------------------------------------------------------------------------------------
 
 _VALUES = _codec("values", unpack_values, pack_values)
 ValueColumn: TypeAlias = Annotated[Values, _VALUES]
-NamedValues: TypeAlias = Annotated[dict[str, Values], named(_VALUES)]
+NamedValues: TypeAlias = Annotated[dict[str, Values], fields.named(_VALUES)]
 Published: TypeAlias = Annotated[ValueColumns, _codec("map of values", unpack_value_columns, pack_value_columns)]
 Absent: TypeAlias = Annotated[Masks, _codec("map of `b1` columns", unpack_masks, column_format.pack)]
 Snapshot: TypeAlias = Annotated[Columns, _codec("columns", column_format.unpack, column_format.pack)]
@@ -121,9 +109,9 @@ def _receipts(value: Any, limits: WireLimits) -> tuple[tuple[int, int, int], ...
     return tuple(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True))
 
 
-_NAMES = texts().reader("names")
-_NUMBERS = items(integer("receipts")).reader("receipts")
-_TICKET = optional(identity("a ticket")).reader("")
+_NAMES = fields.texts().reader("names")
+_NUMBERS = fields.items(integer("receipts")).reader("receipts")
+_TICKET = fields.optional(identity("a ticket")).reader("")
 
 Scalars: TypeAlias = Annotated[
     tuple[Scalar, ...], _codec("[scalar, ...]", lambda value, limits: check_scalars(_listed(value, limits), limits))
@@ -149,7 +137,7 @@ TicketOrEmpty: TypeAlias = Annotated[
 
 def by_channel(of: Codec) -> Codec:
     """A map from numbers of channels, as an array of pairs: MessagePack maps of ours have texts for keys."""
-    pairs = items(row("a channel with what it is", channel=integer("a channel"), spec=of))
+    pairs = fields.items(fields.row("a channel with what it is", channel=integer("a channel"), spec=of))
     pack = pairs.pack
     assert pack is not None
 
