@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hullcast.broker.log.history import HistoryReader, Life, PortionLimits
-from hullcast.broker.scheduling.background import step_back
+from hullcast.broker.processes.background import step_back
 from hullcast.network import compiled
 from hullcast.network.wire.bodies import Body, ChangedRows, Failed, ReadChanges, ReadTable, RowsAsOf, encode
 from hullcast.network.wire.errors import HullcastError, InvariantBroken, to_wire

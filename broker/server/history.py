@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from hullcast.broker.log.history import Life, gone
 from hullcast.broker.log.history_process import SIZE, HistoryRequest, message_bytes
-from hullcast.broker.scheduling.heartbeat import Heartbeat
+from hullcast.broker.processes.heartbeat import Heartbeat
 from hullcast.broker.scheduling.policy import FairShare, Item
 from hullcast.network.wire.bodies import AskHistory, HistorySpan, ReadChanges, ReadTable
 from hullcast.network.wire.errors import (

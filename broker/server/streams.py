@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from hullcast.broker.processes.ends import MessageEnd
+from hullcast.broker.processes.heartbeat import Heartbeat
+from hullcast.broker.processes.logs import Logged
 from hullcast.broker.queries.derived import is_hidden
-from hullcast.broker.scheduling.heartbeat import Heartbeat
 from hullcast.broker.streams.definition import begins_behind, is_torn, kept_counts, start_of, terms_of
 from hullcast.broker.streams.messages import (
     AskPaths,
@@ -45,7 +47,6 @@ from hullcast.broker.streams.plan import kept_bytes, plan_of, query_of
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.tables.schema import AT, fold
 from hullcast.broker.tables.travel import values_of
-from hullcast.broker.warehouse.messages import Logged, MessageEnd
 from hullcast.network.wire.columns import TextColumn
 from hullcast.network.wire.errors import BadSetting, HullcastError, Overloaded, TooLarge, from_wire, to_wire
 from hullcast.network.wire.logs import logger
@@ -257,7 +258,9 @@ class StreamsProcess:
         finally:
             theirs.close()
         self._process, self._directory = process, directory
-        self._end = await MessageEnd.over(ours, self._on_message, lambda: self._on_end(process))
+        end = MessageEnd()
+        await end.attach(ours, self._on_message, lambda: self._on_end(process))
+        self._end = end
         self._heartbeat, self._spoke = Heartbeat(process.pid, time.monotonic()), False
         self.processes += 1
         self._end.write(BeginStreams(str(directory.path), self.policy, self._limit_bytes, self._memory_bytes))

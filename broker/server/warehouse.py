@@ -17,7 +17,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hullcast.broker.log.history import Life
-from hullcast.broker.scheduling.heartbeat import Heartbeat
+from hullcast.broker.processes.ends import MessageEnd
+from hullcast.broker.processes.heartbeat import Heartbeat
+from hullcast.broker.processes.logs import Logged
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.file import ViewLife
 from hullcast.broker.warehouse.answering import with_worth
@@ -28,9 +30,7 @@ from hullcast.broker.warehouse.messages import (
     AskTables,
     Begin,
     Known,
-    Logged,
     MakeView,
-    MessageEnd,
     QueryRefused,
     Released,
     Report,
@@ -243,7 +243,9 @@ class Warehouse:
         finally:
             theirs.close()
         process = self._process
-        self._end = await MessageEnd.over(ours, self._on_message, lambda: self._on_end(process))
+        end = MessageEnd()
+        await end.attach(ours, self._on_message, lambda: self._on_end(process))
+        self._end = end
         self._directory = directory
         self._tally, self._tally_from = self._engine.feed.tally(), self._engine.seq
         self._known, self._definitions, self._through = {}, -1, -1

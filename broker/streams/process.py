@@ -19,11 +19,11 @@ import sys
 from collections import deque
 from typing import TYPE_CHECKING
 
-from hullcast.broker.scheduling.background import step_back
+from hullcast.broker.processes.background import step_back
+from hullcast.broker.processes.ends import BlockingEnd, MessageEnd
+from hullcast.broker.processes.logs import ServersLog
 from hullcast.broker.streams.live import LiveStreams
 from hullcast.broker.streams.warming import run_log, run_operators
-from hullcast.broker.warehouse.messages import BlockingEnd, MessageEnd
-from hullcast.broker.warehouse.process import ServersLog
 from hullcast.network import compiled
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ async def _serve(begin: BeginStreams, connection: socket.socket) -> None:
         gone.set()
         news.set()
 
-    streams = LiveStreams(begin, lambda message: None)
-    end = await MessageEnd.over(connection, on_message, on_end)
-    streams.say = end.write
+    end = MessageEnd()
+    streams = LiveStreams(begin, end.write)
+    await end.attach(connection, on_message, on_end)
     logging.basicConfig(handlers=[ServersLog(end.write)], force=True)
     loop = asyncio.get_running_loop()
     reported = 0.0

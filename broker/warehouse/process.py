@@ -21,15 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.broker.log.private import make_private
-from hullcast.broker.scheduling.background import step_back
+from hullcast.broker.processes.background import step_back
+from hullcast.broker.processes.ends import BlockingEnd, MessageEnd
+from hullcast.broker.processes.logs import ServersLog
 from hullcast.broker.warehouse.live import SPOOL, LiveWarehouse
-from hullcast.broker.warehouse.messages import BlockingEnd, Logged, MessageEnd
 from hullcast.network import compiled
-from hullcast.network.wire.logs import event_of, fields_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hullcast.broker.warehouse.messages import Begin
 
 #: Seconds between two reports to the server.
@@ -56,10 +54,10 @@ def main() -> None:
 async def _serve(begin: Begin, connection: socket.socket) -> None:
     """Serve until the server is gone."""
     gone = asyncio.Event()
-    warehouse = LiveWarehouse(begin)
+    end = MessageEnd()
+    warehouse = LiveWarehouse(begin, end.write)
     await warehouse.start()
-    end = await MessageEnd.over(connection, warehouse.on_message, gone.set, on_quiet=warehouse.on_quiet)
-    warehouse.say = end.write
+    await end.attach(connection, warehouse.on_message, gone.set, warehouse.on_quiet)
     logging.basicConfig(handlers=[ServersLog(end.write)], force=True)
     try:
         while not gone.is_set():
@@ -77,17 +75,3 @@ def _empty(folder: Path) -> None:
         folder.unlink()
     shutil.rmtree(folder, ignore_errors=True)
     make_private(folder)
-
-
-class ServersLog(logging.Handler):
-    """Hands what is logged to the server, which has the form and the place that the operator has chosen."""
-
-    def __init__(self, say: Callable[[object], None]) -> None:
-        super().__init__()
-        self._say = say
-
-    def emit(self, record: logging.LogRecord) -> None:
-        fields = {key: str(value) for key, value in fields_of(record).items()}
-        if record.exc_info:
-            fields["traceback"] = logging.Formatter().formatException(record.exc_info)
-        self._say(Logged(record.levelno, event_of(record), fields))

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from hullcast import Client, Resync, StreamTuple
-from hullcast.broker.scheduling import heartbeat
-from hullcast.broker.scheduling.background import NICENESS
+from hullcast.broker.processes import heartbeat
+from hullcast.broker.processes.background import NICENESS
 from hullcast.broker.server import streams
 from hullcast.clients.sdk.subscription import Subscription
 from hullcast.network.wire.errors import TooLarge

@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
-from hullcast.broker.scheduling import heartbeat
+from hullcast.broker.processes import heartbeat
 from hullcast.broker.server.service import Server
 from hullcast.broker.server.warehouse import SILENCE_S
 from hullcast.broker.warehouse.files import FOLDER

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hullcast.broker.log.history import Life
+from hullcast.broker.processes.ends import BlockingEnd, message_bytes
 from hullcast.broker.streams.batch import StreamMoment
 from hullcast.broker.streams.messages import (
     AskPaths,
@@ -38,7 +39,6 @@ from hullcast.broker.streams.operators.windows import StreamWindow
 from hullcast.broker.streams.plan import StreamInput, StreamQuery, TableInput, WantedRanges
 from hullcast.broker.tables.schema import Column
 from hullcast.broker.tables.travel import Codes
-from hullcast.broker.warehouse.messages import BlockingEnd, message_bytes
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import HistoryGone, from_wire
 from hullcast.network.wire.values import keys_to_column, rows_to_columns

@@ -1,0 +1,33 @@
+"""The log lines of a child process: the server writes them, in the form and to the place that operators have chosen."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from hullcast.network.wire.logs import event_of, fields_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Logged(NamedTuple):
+    """What a child process has to say to operators: it goes to the server's log."""
+
+    level: int
+    event: str
+    fields: dict[str, str]
+
+
+class ServersLog(logging.Handler):
+    """Hands what is logged to the server."""
+
+    def __init__(self, say: Callable[[object], None]) -> None:
+        super().__init__()
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields = {key: str(value) for key, value in fields_of(record).items()}
+        if record.exc_info:
+            fields["traceback"] = logging.Formatter().formatException(record.exc_info)
+        self._say(Logged(record.levelno, event_of(record), fields))
