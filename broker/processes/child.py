@@ -68,10 +68,11 @@ class Child:
         self._process: asyncio.subprocess.Process | None = None
         self._end: MessageEnd | None = None
         self._heartbeat: Heartbeat | None = None
-        self._spoke = self._owes = False  # since it was started
+        self._owes = False
         self._next_try = 0.0
         self._starting: asyncio.Task[None] | None = None
         self.lives = 0  # processes started so far
+        self.spoke = False  # the process, since it was started
 
     @property
     def running(self) -> bool:
@@ -103,7 +104,7 @@ class Child:
         end = MessageEnd()
         await end.attach(ours, lambda message: self._heard(end, message), lambda: self._ended(end))
         self._end, self._heartbeat = end, Heartbeat(process.pid, time.monotonic())
-        self._spoke, self._owes = False, self._kind.reports
+        self.spoke, self._owes = False, self._kind.reports
         self.lives += 1
         end.write(first)
 
@@ -137,7 +138,7 @@ class Child:
     def _heard(self, end: MessageEnd, message: object) -> None:
         if end is not self._end or self._heartbeat is None:  # on its way when the process was killed
             return
-        self._spoke, self._owes = True, self._kind.reports
+        self.spoke, self._owes = True, self._kind.reports
         self._heartbeat.heard(time.monotonic())
         if isinstance(message, Logged):
             self._log.log(message.level, message.event, extra=message.fields)
@@ -153,7 +154,7 @@ class Child:
         """Called often: kill a process that hangs."""
         if self._end is None or self._heartbeat is None:
             return
-        patience_s = self._kind.silence_s if self._spoke else self._kind.first_word_s
+        patience_s = self._kind.silence_s if self.spoke else self._kind.first_word_s
         why = self._heartbeat.lost(now, patience_s if self._owes else math.inf)
         if why is not None:
             self._log.error(f"{self._kind.name} process hangs", extra={"why": why})

@@ -13,13 +13,9 @@ import asyncio
 import contextlib
 import gc
 import logging
-import signal
-import socket
-import sys
 from collections import deque
 from typing import TYPE_CHECKING
 
-from hullcast.broker.processes.background import step_back
 from hullcast.broker.processes.ends import BlockingEnd, MessageEnd
 from hullcast.broker.processes.logs import ServersLog
 from hullcast.broker.streams.live import LiveStreams
@@ -27,32 +23,26 @@ from hullcast.broker.streams.warming import run_log, run_operators
 from hullcast.network import compiled
 
 if TYPE_CHECKING:
+    import socket
+
     from hullcast.broker.streams.messages import BeginStreams
 
 #: Seconds between two reports to the server.
 REPORT_S = 0.25
-#: How likely the kernel is to end this process if the machine runs out of memory.
-OOM_SCORE = 500
 
 
-def main() -> None:
-    """Serve until the server's end of the socket is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when this ends
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
-    step_back(OOM_SCORE)
-    connection = socket.socket(fileno=int(sys.argv[1]))
+def serve(connection: socket.socket) -> None:
+    """Serve until the server is gone."""
     begin = BlockingEnd(connection).read()
     compiled.load()
     run_log()
     run_operators()
     gc.collect()
     gc.freeze()
-    with contextlib.suppress(EOFError):
-        asyncio.run(_serve(begin, connection))
+    asyncio.run(_serve(begin, connection))
 
 
 async def _serve(begin: BeginStreams, connection: socket.socket) -> None:
-    """Serve until the server is gone."""
     gone, news = asyncio.Event(), asyncio.Event()
     came: deque[object] = deque()
 

@@ -6,7 +6,6 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any
 
 from hullcast.broker.log.history import Life
 from hullcast.broker.processes.ends import BlockingEnd, message_bytes
+from hullcast.broker.server.streams import STREAMS
 from hullcast.broker.streams.batch import StreamMoment
 from hullcast.broker.streams.messages import (
     AskPaths,
@@ -131,12 +131,7 @@ class StreamsProcess:
 
     def start(self) -> None:
         ours, theirs = socket.socketpair()
-        command = "from hullcast.broker.streams.process import main; main()"
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", command, str(theirs.fileno())],
-            stdin=subprocess.DEVNULL,
-            pass_fds=(theirs.fileno(),),
-        )
+        self.process = subprocess.Popen(STREAMS.command(theirs), stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),))
         theirs.close()
         self.connection = ours
         self.connection.settimeout(MOST_S)
