@@ -2,8 +2,8 @@
 
     CLOCK = ChildKind("clock", "the clock process", "hullcast.clock", silence_s=30.0, first_word_s=60.0, retry_s=5.0)
 
-A kind says what the process is and how patient the server is with it; a `Child` does the rest, the same for all kinds.
-What the process is told first, and what is lost when it ends, its owner knows. In the process, `entry.py` calls
+A kind says what the process is and how patient the server is with it; a `ChildProcess` does the rest, the same for all
+kinds. What the process is told first, and what is lost when it ends, its owner knows. In the process, `entry.py` calls
 `serve(connection)` of the kind's module.
 """
 
@@ -58,14 +58,16 @@ class ChildKind:
         return [sys.executable, "-P", "-c", entry, self.module, *numbers]
 
 
-class Child:
+class ChildProcess:
     """The process of a kind, or none."""
 
     def __init__(self, kind: ChildKind, on_message: Callable[[Any], None], on_gone: Callable[[], None]) -> None:
         """`on_gone` is called when a process ends, by itself or not: what it owes will not come."""
         self._kind, self._on_message, self._on_gone = kind, on_message, on_gone
         self._log = logger(kind.module)
+        self._changing = asyncio.Lock()  # one starts or stops it at a time
         self._process: asyncio.subprocess.Process | None = None
+        self._killed: asyncio.subprocess.Process | None = None  # the one before; its number may soon be another's
         self._end: MessageEnd | None = None
         self._heartbeat: Heartbeat | None = None
         self._owes = False
@@ -81,7 +83,11 @@ class Child:
 
     async def start(self, first: object) -> None:
         """Start a process instead of the one before, and tell it `first`; ConnectionLost if it cannot be started."""
-        await self._end_process()
+        async with self._changing:
+            await self._end_process()
+            await self._start(first)
+
+    async def _start(self, first: object) -> None:
         try:
             ours, theirs = socket.socketpair()
         except OSError as error:
@@ -102,7 +108,7 @@ class Child:
         finally:
             theirs.close()
         end = MessageEnd()
-        await end.attach(ours, lambda message: self._heard(end, message), lambda: self._ended(end))
+        await end.attach(ours, lambda message: self._heard(end, message), lambda: self._ended(end, process.pid))
         self._end, self._heartbeat = end, Heartbeat(process.pid, time.monotonic())
         self.spoke, self._owes = False, self._kind.reports
         self.lives += 1
@@ -138,16 +144,17 @@ class Child:
     def _heard(self, end: MessageEnd, message: object) -> None:
         if end is not self._end or self._heartbeat is None:  # on its way when the process was killed
             return
-        self.spoke, self._owes = True, self._kind.reports
+        self.spoke = True
         self._heartbeat.heard(time.monotonic())
         if isinstance(message, Logged):
             self._log.log(message.level, message.event, extra=message.fields)
         else:
+            self._owes = self._kind.reports
             self._on_message(message)
 
-    def _ended(self, end: MessageEnd) -> None:
-        if end is self._end and self._process is not None:
-            self._log.warning(f"{self._kind.name} process ended", extra={"pid": self._process.pid})  # how is not known
+    def _ended(self, end: MessageEnd, pid: int) -> None:
+        if end is self._end:
+            self._log.warning(f"{self._kind.name} process ended", extra={"pid": pid})  # how is not known yet
             self.kill()
 
     def watch(self, now: float) -> None:
@@ -164,8 +171,9 @@ class Child:
         """End the process, whatever it does, and those that it has started."""
         end, self._end = self._end, None
         if self._process is not None:
+            self._killed, self._process = self._process, None
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                os.killpg(self._killed.pid, signal.SIGKILL)
         if end is not None:
             end.close()
             self._on_gone()
@@ -175,10 +183,11 @@ class Child:
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.gather(self._starting, return_exceptions=True)
-        await self._end_process()
+        async with self._changing:
+            await self._end_process()
 
     async def _end_process(self) -> None:
         self.kill()
-        process, self._process = self._process, None
-        if process is not None:
-            await process.wait()
+        if self._killed is not None:
+            await self._killed.wait()
+            self._killed = None

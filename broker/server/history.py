@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hullcast.broker.log.history import Life, gone
 from hullcast.broker.log.history_process import HistoryRequest
-from hullcast.broker.processes.child import Child, ChildKind
+from hullcast.broker.processes.child import ChildKind, ChildProcess
 from hullcast.broker.scheduling.policy import FairShare, Item
 from hullcast.network.wire.bodies import AskHistory, HistorySpan, ReadChanges, ReadTable
 from hullcast.network.wire.errors import (
@@ -78,7 +78,7 @@ class HistoryReads:
         self._policy = FairShare()
         self._waiting: list[_WaitingRead] = []
         self._something = asyncio.Event()
-        self._child = Child(READER, self._on_answer, self._on_gone)
+        self._child = ChildProcess(READER, self._on_answer, self._on_gone)
         self._owed: asyncio.Future[bytes] | None = None
         self.answered = self.failed = 0
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from hullcast.broker.processes.child import Child, ChildKind
+from hullcast.broker.processes.child import ChildKind, ChildProcess
 from hullcast.broker.queries.derived import is_hidden
 from hullcast.broker.streams.definition import begins_behind, is_torn, kept_counts, start_of, terms_of
 from hullcast.broker.streams.messages import (
@@ -140,7 +140,7 @@ class StreamsProcess:
         self._engine, self._log, self._files = engine, commit_log, files
         self._append, self._mark_gap, self._note_consumed, self._busy = append, mark_gap, note_consumed, busy
         self.policy, self._limit_bytes, self._memory_bytes = policy, limit_bytes, memory_bytes
-        self._child = Child(STREAMS, self._on_message, self._on_gone)
+        self._child = ChildProcess(STREAMS, self._on_message, self._on_gone)
         self._directory: DataDirectory | None = None
         self._known: dict[str, _Derived] = {}  # by folded name
         self._numbered: dict[int, _Derived] = {}

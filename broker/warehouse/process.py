@@ -14,45 +14,35 @@ import contextlib
 import gc
 import logging
 import shutil
-import signal
-import socket
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.broker.log.private import make_private
-from hullcast.broker.processes.background import step_back
 from hullcast.broker.processes.ends import BlockingEnd, MessageEnd
 from hullcast.broker.processes.logs import ServersLog
 from hullcast.broker.warehouse.live import SPOOL, LiveWarehouse
 from hullcast.network import compiled
 
 if TYPE_CHECKING:
+    import socket
+
     from hullcast.broker.warehouse.messages import Begin
 
 #: Seconds between two reports to the server.
 REPORT_S = 0.5
-#: How likely the kernel is to end this process if the machine runs out of memory (workers come first).
-OOM_SCORE = 500
 
 
-def main() -> None:
-    """Serve until the server's end of the socket is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when this ends
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
-    step_back(OOM_SCORE, 0)
-    connection = socket.socket(fileno=int(sys.argv[1]))
+def serve(connection: socket.socket) -> None:
+    """Serve until the server is gone."""
     begin = BlockingEnd(connection).read()
     compiled.load()  # once here, instead of in every worker
     _empty(Path(begin.directory) / SPOOL)
     gc.collect()
     gc.freeze()
-    with contextlib.suppress(EOFError):
-        asyncio.run(_serve(begin, connection))
+    asyncio.run(_serve(begin, connection))
 
 
 async def _serve(begin: Begin, connection: socket.socket) -> None:
-    """Serve until the server is gone."""
     gone = asyncio.Event()
     end = MessageEnd()
     warehouse = LiveWarehouse(begin, end.write)

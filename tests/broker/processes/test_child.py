@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from hullcast.broker.processes.child import Child, ChildKind
+from hullcast.broker.processes.child import ChildKind, ChildProcess
 from hullcast.broker.processes.heartbeat import PAUSE_S, STOPPED_S, is_stopped
 from hullcast.network.wire.errors import ConnectionLost
 from tests.support.cluster import PATIENCE_S, wait_for
@@ -48,7 +48,7 @@ class Owner:
     def __init__(self, kind: ChildKind = TINY) -> None:
         self.said: asyncio.Queue[Any] = asyncio.Queue()
         self.gone = 0
-        self.child = Child(kind, self.said.put_nowait, self._on_gone)
+        self.child = ChildProcess(kind, self.said.put_nowait, self._on_gone)
 
     def _on_gone(self) -> None:
         self.gone += 1
@@ -119,6 +119,20 @@ async def test_one_that_was_killed_is_reported_once_and_another_one_can_be_start
         await owner.start()
         assert await owner.pid() != pid
         assert (owner.child.lives, owner.gone) == (2, 1)
+
+
+async def test_one_that_is_killed_while_it_is_being_started_is_noticed() -> None:
+    owner = Owner()
+    try:
+        starting = asyncio.create_task(owner.start())
+        while owner.child._process is None:  # noqa: ASYNC110  (as soon as there is one)
+            await asyncio.sleep(0)
+        owner.child.kill()
+        await starting
+        await wait_for(lambda: not owner.child.running, "it is noticed")
+        assert owner.gone == 1
+    finally:
+        await owner.child.stop()
 
 
 async def test_it_is_kept_started_but_not_tried_too_often(caplog: pytest.LogCaptureFixture) -> None:
