@@ -8,20 +8,23 @@ Each request gives one portion, in about a second at most, so that others have t
 from __future__ import annotations
 
 import time
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hullcast.broker.log.history import HistoryReader, Life, PortionLimits
 from hullcast.broker.processes.ends import BlockingEnd
+from hullcast.broker.processes.logs import log_through
 from hullcast.network import compiled
 from hullcast.network.wire.bodies import Body, ChangedRows, Failed, ReadChanges, ReadTable, RowsAsOf, encode
 from hullcast.network.wire.errors import HullcastError, InvariantBroken, to_wire
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     import socket
 
     from hullcast.broker.tables.schema import Table
+
+log = logger(__name__)
 
 #: Rows and bytes of a portion, about.
 PORTION_ROWS, PORTION_BYTES = 50_000, 2 << 20
@@ -44,6 +47,7 @@ def serve(connection: socket.socket) -> None:
     """Answer requests until the server is gone."""
     compiled.load()  # not within the time of the first portion, which would end early
     end = BlockingEnd(connection)
+    log_through(end.write)
     reader = HistoryReader(Path(end.read()))
     while True:
         end.write(_answer(reader, end.read()))
@@ -59,8 +63,8 @@ def _answer(reader: HistoryReader, reading: HistoryRequest) -> bytes:
         return encode(
             Failed(*to_wire(InvariantBroken("the server has too little memory to read that table's history")))
         )
-    except Exception as error:  # noqa: BLE001  a fault of ours: told, rather than tried again until the client gives up
-        traceback.print_exc()
+    except Exception as error:  # a fault of ours: told, rather than tried again until the client gives up
+        log.exception("read of the change history failed")
         bug = InvariantBroken(f"the history cannot be read: {type(error).__name__} {error}")
         return encode(Failed(*to_wire(bug)))
 

@@ -71,6 +71,7 @@ class ChildProcess:
         self._end: MessageEnd | None = None
         self._heartbeat: Heartbeat | None = None
         self._owes = False
+        self._stopped = False
         self._next_try = 0.0
         self._starting: asyncio.Task[None] | None = None
         self.lives = 0  # processes started so far
@@ -84,7 +85,9 @@ class ChildProcess:
     async def start(self, first: object) -> None:
         """Start a process instead of the one before, and tell it `first`; ConnectionLost if it cannot be started."""
         async with self._changing:
-            await self._end_process()
+            await self._kill_and_wait()
+            if self._stopped:
+                raise ConnectionLost("the server is stopping")
             await self._start(first)
 
     async def _start(self, first: object) -> None:
@@ -178,15 +181,20 @@ class ChildProcess:
             end.close()
             self._on_gone()
 
-    async def stop(self) -> None:
+    async def end(self) -> None:
         """End the process, and wait for that."""
+        async with self._changing:
+            await self._kill_and_wait()
+
+    async def stop(self) -> None:
+        """End the process for good: no other one can be started."""
+        self._stopped = True
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.gather(self._starting, return_exceptions=True)
-        async with self._changing:
-            await self._end_process()
+        await self.end()
 
-    async def _end_process(self) -> None:
+    async def _kill_and_wait(self) -> None:
         self.kill()
         if self._killed is not None:
             await self._killed.wait()

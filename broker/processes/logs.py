@@ -19,9 +19,12 @@ class Logged(NamedTuple):
     fields: dict[str, str]
 
 
-class ServersLog(logging.Handler):
-    """Hands what is logged to the server."""
+def log_through(say: Callable[[object], None]) -> None:
+    """Let the server log what this process logs from now on; `say` tells it."""
+    logging.basicConfig(handlers=[_ServersLog(say)], force=True)
 
+
+class _ServersLog(logging.Handler):
     def __init__(self, say: Callable[[object], None]) -> None:
         super().__init__()
         self._say = say

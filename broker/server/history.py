@@ -137,7 +137,7 @@ class HistoryReads:
             async with asyncio.timeout(IDLE_S if self._child.running else None):
                 await self._something.wait()
         except TimeoutError:
-            await self._child.stop()
+            await self._child.end()
         self._something.clear()
 
     def _life(self, table: str, origin: Origin) -> tuple[Life, int]:

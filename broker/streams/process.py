@@ -12,12 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
 from hullcast.broker.processes.ends import BlockingEnd, MessageEnd
-from hullcast.broker.processes.logs import ServersLog
+from hullcast.broker.processes.logs import log_through
 from hullcast.broker.streams.live import LiveStreams
 from hullcast.broker.streams.warming import run_log, run_operators
 from hullcast.network import compiled
@@ -57,7 +56,7 @@ async def _serve(begin: BeginStreams, connection: socket.socket) -> None:
     end = MessageEnd()
     streams = LiveStreams(begin, end.write)
     await end.attach(connection, on_message, on_end)
-    logging.basicConfig(handlers=[ServersLog(end.write)], force=True)
+    log_through(end.write)
     loop = asyncio.get_running_loop()
     reported = 0.0
     while not gone.is_set():

@@ -12,14 +12,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import logging
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.broker.log.private import make_private
 from hullcast.broker.processes.ends import BlockingEnd, MessageEnd
-from hullcast.broker.processes.logs import ServersLog
+from hullcast.broker.processes.logs import log_through
 from hullcast.broker.warehouse.live import SPOOL, LiveWarehouse
 from hullcast.network import compiled
 
@@ -48,7 +47,7 @@ async def _serve(begin: Begin, connection: socket.socket) -> None:
     warehouse = LiveWarehouse(begin, end.write)
     await warehouse.start()
     await end.attach(connection, warehouse.on_message, gone.set, warehouse.on_quiet)
-    logging.basicConfig(handlers=[ServersLog(end.write)], force=True)
+    log_through(end.write)
     try:
         while not gone.is_set():
             end.write(warehouse.report())

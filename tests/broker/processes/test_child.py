@@ -249,6 +249,8 @@ async def test_stopping_takes_no_time_and_leaves_nothing_whatever_the_process_do
         assert time.monotonic() - began < 2.0, state
         await owner.child.stop()  # once more does no harm
         assert not owner.child.running
+        with pytest.raises(ConnectionLost, match="the server is stopping"):
+            await owner.start()
         await wait_for(lambda: set(psutil.Process().children(recursive=True)) <= set(others), "no process is left")
     await wait_for(lambda: psutil.Process().num_fds() <= before, "no file is open")
     await wait_for(lambda: not any("waitpid" in thread.name for thread in threading.enumerate()), "no thread waits")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import time
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hullcast.broker.processes.ends import BlockingEnd
-from hullcast.broker.processes.logs import ServersLog
+from hullcast.broker.processes.logs import log_through
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ log = logger(__name__)
 def serve(connection: socket.socket) -> None:
     """Do as told, until the server is gone."""
     end = BlockingEnd(connection)
-    logging.basicConfig(handlers=[ServersLog(end.write)], force=True)
+    log_through(end.write)
     first = end.read()
     while True:
         told, *arguments = end.read()
