@@ -1,4 +1,4 @@
-"""What `network/compiled.py` needs of numba: compiled functions, their cache on disk, a word when compiling takes long.
+"""What `network/compiled.py` needs of numba: compiled functions, their cache, a word when it takes long.
 
 Where compiled code is kept, the first that can be used:
 

@@ -103,7 +103,7 @@ MADE = {"report.md", "summary.md", "topology.md", "first.py", "job.py"}
 ANYWHERE = {Path(document).name for document in DOCUMENTS} | {path.name for path in (ROOT / "tests").rglob("test_*.py")}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", sorted({*DOCUMENTS} - {"MAP.md"}))  # test_map.py: compared as a whole
 def test_every_file_named_in_a_document_is_there(document: str) -> None:
     folders: set[Path] = set()
     for line in text_of(document).replace(TREE_TEXT, "").splitlines():
