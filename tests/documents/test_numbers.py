@@ -133,7 +133,6 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("DECISIONS.md", r"with (\d+) of them under way", "clients.sdk.client:CHANGES_WAITING"),
     ("DECISIONS.md", r"\*\*27\. Fanout (\d+)\.\*\*", "sim.overlay.tree:FANOUT"),
     ("DECISIONS.md", r"INTEGER is exact to (2\^53)", "broker.tables.values:EXACT"),
-    ("ARCHITECTURE.md", r"topology, ([\d,]+) brokers", f"{FULL}.network.brokers"),
     ("SDK.md", r"and for the first connection, (\d+) by default", seconds_by_default),
     ("SDK.md", r"more than ([\d,]+) rows is sent in\s+pieces", "clients.sdk.publishing:WHOLE_ROWS"),
     ("SDK.md", r"pieces of ([\d,]+), and each piece", "clients.sdk.publishing:PIECE_ROWS"),
@@ -363,7 +362,6 @@ ELSEWHERE = {
 }
 #: Tables that a test compares row by row.
 CHECKED = {
-    "ARCHITECTURE.md": ["## What a frame may cost"],  # tests/sim/bench/test_hop.py: the budget; the rest is measured
     "SDK.md": ["## Limits"],
     "PROTOCOL.md": ["## 2 Limits"],
     "A2BTREE.md": ["## Node size"],
