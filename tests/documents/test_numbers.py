@@ -172,6 +172,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("OPERATING.md", r"\((\d+ MiB) for one key\)", "broker.server.subscribing:HELD_BYTES_PER_OWNER"),
     ("OPERATING.md", r"each is dropped after (a minute) without use", "broker.server.subscribing:STAGED_S"),
     ("OPERATING.md", r"for the commit log alone \((\d+ GiB),", setting("reserve_bytes")),
+    ("OPERATING.md", r"up to three more within (\d+ GiB)", "broker.log.history:_TABLES_KEPT_BYTES"),
     ("WAREHOUSE.md", r"`warehouse_file_bytes` \((\d+ GiB)\)", setting("warehouse_file_bytes")),
     ("OPERATING.md", r"`hullcast_queries_kept_bytes` \| near (\d+ GiB)", "broker.server.queries:KEPT_BYTES"),
     ("OPERATING.md", r"At (\d+ GiB) \(\d+ GiB for one key\)", "broker.server.queries:KEPT_BYTES"),
