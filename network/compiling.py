@@ -1,4 +1,4 @@
-"""What `network/compiled.py` needs of numba: compiled functions, their cache, a word when it takes long.
+"""What `network/compiled.py` needs of numba: compiled functions, their cache, and progress messages.
 
 Where compiled code is kept, the first that can be used:
 

@@ -1,4 +1,4 @@
-"""The command `hullcast`: finds the subcommand, runs it, and turns errors into one line and an exit code."""
+"""The command `hullcast`: finds the subcommand, runs it, turns errors into one line and an exit code."""
 
 from __future__ import annotations
 

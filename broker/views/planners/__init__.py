@@ -1,4 +1,4 @@
-"""Which base tables of a view are propagated now: one planner per file, `planner.py` for the common part."""
+"""Which base tables of a view are propagated now: one planner per file, the common part in `planner.py`."""
 
 from __future__ import annotations
 

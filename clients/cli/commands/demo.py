@@ -1,4 +1,4 @@
-"""`hullcast demo`: a cluster with live answers of every kind, a killed gateway, and every answer checked."""
+"""`hullcast demo`: live answers of every kind, a killed gateway, and every answer checked."""
 
 from __future__ import annotations
 

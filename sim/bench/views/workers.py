@@ -1,4 +1,4 @@
-"""Processes of `bench views`: clients that change tables, query the view, and compare it with its SELECT."""
+"""Processes of `bench views`: clients that change tables, query the view, and check it."""
 
 from __future__ import annotations
 
