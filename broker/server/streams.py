@@ -1,4 +1,4 @@
-"""The streams process as the server holds it: started while there are derived streams, told of them, and started again.
+"""The streams process as the server sees it: started while there are derived streams, and restarted.
 
 The process itself is `broker/streams/process.py`. It reads tuples from the log, so all that goes to it is small: which
 queries there are, and how far the log can be read. Results come back in batches, and become tuples of their streams

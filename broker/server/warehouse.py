@@ -1,4 +1,4 @@
-"""The warehouse process as the server holds it: started, told what there is, asked, and started again when it dies.
+"""The warehouse process as the server sees it: started, informed, asked, and restarted when it dies.
 
 The process itself is `broker/warehouse/process.py`. It reads rows from the files of the data directory, so all that
 goes to it is small: which tables there are, how far they were changed, and queries. All is written in the order in

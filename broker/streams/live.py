@@ -1,4 +1,4 @@
-"""Stream queries as they run beside the server: opened, fed from the log, stepped, and their results sent.
+"""Stream queries as they run in the streams process: opened, fed from the log, stepped, answered.
 
 Everything happens on the event loop of the streams process, some milliseconds at a time. The log is read no faster than
 operators work: while queues hold too much, nothing more is read, unless all of them wait for what has not been read yet

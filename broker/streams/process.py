@@ -1,4 +1,4 @@
-"""The streams process: follows the log beside the server, runs the operators of stream queries, and sends results.
+"""The streams process: follows the log, runs the operators of stream queries, and sends results.
 
     server --(how far the log is, queries to open)--> this process --(reads)--> log, checkpoints
     server <--(results, how far behind it is)-------- this process

@@ -1,4 +1,4 @@
-"""A worker of the warehouse: a forked child that does one task at a time, until its socket ends or it is killed.
+"""A worker of the warehouse: a forked child that does one task at a time until it is ended.
 
 It loads a table, reads a text, or runs a SELECT. A SELECT is bounded in memory by the operating system and by SQLite,
 in time by the warehouse process, which kills the worker; if that is killed itself, by an alarm. Whatever happens to it,
