@@ -89,7 +89,6 @@ class _LiveQuery:
     terms: QueryTerms
     kinds: tuple[ColumnType, ...]
     after: StreamMoment  # its results are behind this
-    bases: tuple[StreamMoment, ...]  # with these it can be opened again, to go on from what was sent last
     attached: bool = True  # it has all that others have; else its windows are being filled
     gives_way: bool = False  # to publishers
 
@@ -154,7 +153,7 @@ class LiveStreams:
         self._filling: deque[_Filling] = deque()  # those before that are being opened
         self._released = self._read = 0
         self._sent = 0
-        self._unsent: deque[tuple[int, TupleBatch, Resume]] = deque()  # results that wait for others to be taken
+        self._unsent: deque[tuple[int, TupleBatch]] = deque()  # results that wait for others to be taken
         self._untaken: list[tuple[int, int]] = []  # (batch number, bytes) of results on their way
         self._untaken_bytes = 0
         self._looked_at = 0.0
@@ -242,8 +241,8 @@ class LiveStreams:
         if shared is not None:
             self._send()  # what the others get and this one does not
             self._later.pop(number, None)  # the others have heard of it
-            after, bases = self._runner.resume(shared)
-            self._queries[number] = _LiveQuery(shared, terms, kinds, after, bases, gives_way=gives_way)
+            after = self._runner.resume(shared).after
+            self._queries[number] = _LiveQuery(shared, terms, kinds, after, gives_way=gives_way)
             self._follow_sources(terms)
             self._say(QueryOpened(number))
         else:
@@ -261,7 +260,7 @@ class LiveStreams:
         number, terms, start, gives_way = message
         resume = Resume(END if start.after is None else start.after, start.bases)  # END: until `skip`
         running = self._runner.open(query, resume, attached=False)
-        live = _LiveQuery(running, terms, kinds, BEGINNING, start.bases, attached=False, gives_way=gives_way)
+        live = _LiveQuery(running, terms, kinds, BEGINNING, attached=False, gives_way=gives_way)
         self._queries[number] = live
         streams = [terms.left] if terms.right is None or terms.right.is_table else [terms.left, terms.right]
         times = [StreamTime(stream.time, base.time) for stream, base in zip(streams, start.bases, strict=True)]
@@ -481,7 +480,7 @@ class LiveStreams:
 
     def _sweep(self) -> None:
         pasts = (cells for filling in self._filling for past in filling.pasts for cells in past.held())
-        unsent = (batch.cells for _, batch, _ in self._unsent)
+        unsent = (batch.cells for _, batch in self._unsent)
         held = [np.zeros(0), *(cells[np.isfinite(cells)] for cells in (*self._runner.held(), *pasts, *unsent))]
         self._interner.sweep(np.concatenate(held))
 
@@ -494,9 +493,9 @@ class LiveStreams:
                     except TooLarge as error:
                         self._fail(number, error)
         while self._unsent and self._may_send:
-            number, batch, resume = self._unsent.popleft()
+            number, batch = self._unsent.popleft()
             if number in self._queries:
-                self._send_some(number, self._queries[number], batch, resume)
+                self._send_some(number, self._queries[number], batch)
 
     @property
     def _may_send(self) -> bool:
@@ -512,9 +511,8 @@ class LiveStreams:
         *before, rest = stretches(batch.seqs, self._at_once(query, batch)) or [slice(0, 0)]
         for rows in before:
             reached = StreamMoment(float(batch.times[rows.stop - 1]), int(batch.seqs[rows.stop - 1]))
-            self._unsent.append((number, batch.some(rows, reached), Resume(reached, query.bases)))
-        self._unsent.append((number, batch.some(rest, batch.reached), results.resume))
-        query.bases = results.resume.bases
+            self._unsent.append((number, batch.some(rows, reached)))
+        self._unsent.append((number, batch.some(rest, batch.reached)))
 
     def _at_once(self, query: _LiveQuery, batch: TupleBatch) -> int:
         """How many results to send at once: fewer if texts are long. TooLarge if one tuple's are more than a record
@@ -541,7 +539,7 @@ class LiveStreams:
                 what = "bytes of texts in the results of one tuple (use smaller windows, or select fewer columns)"
                 raise TooLarge(what, size, MOST_BYTES)
 
-    def _send_some(self, number: int, query: _LiveQuery, batch: TupleBatch, resume: Resume) -> None:
+    def _send_some(self, number: int, query: _LiveQuery, batch: TupleBatch) -> None:
         columns = tuple(
             travelling(kind, cells, self._interner) for kind, cells in zip(query.kinds, batch.cells, strict=True)
         )
@@ -549,7 +547,7 @@ class LiveStreams:
         size = size_bytes({str(place): column for place, column in enumerate(columns)})
         self._untaken.append((self._sent, size))
         self._untaken_bytes += size
-        self._say(StreamResults(self._sent, number, batch.seqs, batch.times, columns, batch.reached, resume))
+        self._say(StreamResults(self._sent, number, batch.seqs, columns, batch.reached))
 
     # -- for people --------------------------------------------------------------------------------------------
 
