@@ -23,7 +23,7 @@ from hullcast.broker.warehouse.source import TableSource
 from hullcast.network.wire.errors import HistoryGone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from hullcast.broker.log.changes import LogPosition
@@ -83,19 +83,21 @@ class LogFollower:
 
     def stored(self, life: Life, seq: int, behind: int | None = None) -> Iterator[tuple[int, TableChanges]]:
         """The rows of a table or stream as the newest checkpoint up to `seq` has them, some at a time, and of which
-        moment they are; at first no rows. FileNotFoundError if it is removed meanwhile; HistoryGone if tuples of a
-        stream `behind` a position are not retained."""
+        moment they are; at first no rows. FileNotFoundError if it is removed in this moment; HistoryGone if tuples of
+        a stream `behind` a position are not retained."""
         base = next(self._source.bases(life, seq), None)
-        yield (life.created if base is None else base.seq), no_changes(life)
-        if base is not None:
-            with closing(open_checkpoint(base.path)) as database:
-                removed = 0 if behind is None else removed_through(database, life.table, life.created)
-                if behind is not None and removed > behind:
-                    raise HistoryGone(life.table.name, behind + 1, removed + 1, _NOT_RETAINED)
-                for columns in stored_rows(database, life.table, life.created, STORED_AT_ONCE):
-                    cells = ingest(life.table, columns, None, self._interner).cells
-                    count = cells.shape[1]
-                    yield base.seq, TableChanges(np.full(count, base.seq), cells, np.zeros(count, np.bool_))
+        if base is None:
+            yield life.created, no_changes(life)
+            return
+        with closing(open_checkpoint(base.path)) as database:  # from here on it may be removed
+            removed = 0 if behind is None else removed_through(database, life.table, life.created)
+            if behind is not None and removed > behind:
+                raise HistoryGone(life.table.name, behind + 1, removed + 1, _NOT_RETAINED)
+            yield base.seq, no_changes(life)
+            for columns in stored_rows(database, life.table, life.created, STORED_AT_ONCE):
+                cells = ingest(life.table, columns, None, self._interner).cells
+                count = cells.shape[1]
+                yield base.seq, TableChanges(np.full(count, base.seq), cells, np.zeros(count, np.bool_))
 
     def stretch(
         self, life: Life, after: int, through: int, start: LogPosition | None
@@ -138,9 +140,9 @@ class StreamPast:
         yield self._held
         yield from self._loading
 
-    def reading(self, through: int, known: int) -> Iterator[None]:
-        """Read on up to `through`; all up to `known` is on disk. It stops now and then. HistoryGone if tuples are not
-        retained any more, or files are cut again and again while they are read."""
+    def reading(self, through: int, known: Callable[[], int]) -> Iterator[None]:
+        """Read on up to `through`; `known` says up to where all is on disk. It stops now and then. HistoryGone if
+        tuples are not retained any more, or files are cut again and again while they are read."""
         for _ in range(ATTEMPTS):
             try:
                 if self.reached < through:
@@ -151,7 +153,7 @@ class StreamPast:
                     self._hold(tuples, through)
                 return
             except FileNotFoundError:  # the log was cut, perhaps in this moment
-                yield from self._load(known)
+                yield from self._load(known())
         raise self._follower.gone(self._life, self.reached)
 
     def take(self, through: int) -> TableChanges:

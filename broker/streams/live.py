@@ -300,7 +300,7 @@ class LiveStreams:
                 self._runner.change_at(running, changes)
                 table_at = at
             for leaf, (past, clock) in enumerate(zip(filling.pasts, filling.times, strict=True)):
-                yield from past.reading(at, self._released)
+                yield from past.reading(at, lambda: self._released)
                 self._runner.arrive_at(running, leaf, clock.batch(past.take(at), at, time.monotonic()))
             yield from self._worked(running)
             if not begun and at == start.seq:
@@ -452,7 +452,7 @@ class LiveStreams:
     def _is_reached(self, one: _Followed, through: int) -> bool:
         """Read a stream up to there; False if others should have their turn before it is: a checkpoint is read."""
         while one.past is not None and one.past.reached < through:
-            one.reading = one.reading or one.past.reading(through, self._released)
+            one.reading = one.reading or one.past.reading(through, lambda: self._released)
             for _ in one.reading:
                 return False
             one.reading = None
