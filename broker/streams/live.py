@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -40,7 +41,7 @@ from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import ColumnType, fold
 from hullcast.broker.tables.travel import travelling
 from hullcast.network.wire.columns import size_bytes
-from hullcast.network.wire.errors import HistoryGone, HullcastError, InvariantBroken, TooLarge, from_wire, to_wire
+from hullcast.network.wire.errors import HullcastError, InvariantBroken, TooLarge, from_wire, to_wire
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
@@ -95,11 +96,14 @@ class _LiveQuery:
 
 @dataclass(eq=False, slots=True)
 class _Followed:
-    """A stream or table that is read, by how many queries; of a stream its time."""
+    """A stream or table that is read, by how many queries; of a stream its time, and what was read ahead."""
 
     life: Life
     users: int = 0
     time: StreamTime | None = None
+    past: StreamPast | None = None
+    reading: Iterator[None] | None = None  # of that, under way
+    start: LogPosition | None = None  # of the next stretch of a table
 
 
 @dataclass(eq=False, slots=True)
@@ -295,8 +299,8 @@ class LiveStreams:
                 self._runner.change_at(running, changes)
                 table_at = at
             for leaf, (past, clock) in enumerate(zip(filling.pasts, filling.times, strict=True)):
-                tuples = yield from past.reading(at, self._released)
-                self._runner.arrive_at(running, leaf, clock.batch(tuples, at, time.monotonic()))
+                yield from past.reading(at, lambda: self._released)
+                self._runner.arrive_at(running, leaf, clock.batch(past.take(at), at, time.monotonic()))
             yield from self._worked(running)
             if not begun and at == start.seq:
                 self._runner.skip(running)
@@ -354,10 +358,10 @@ class LiveStreams:
         """A query has all that others have: from now on it goes with them."""
         number, terms, *_ = filling.message
         live = self._queries[number]
-        for stream, clock in zip(filling.streams, filling.times, strict=True):
+        for stream, clock, past in zip(filling.streams, filling.times, filling.pasts, strict=True):
             name = fold(stream.life.table.name)
             if name not in self._followed:
-                self._followed[name] = _Followed(stream.life, 0, clock)
+                self._followed[name] = _Followed(stream.life, 0, clock, past)
         live.attached = True
         self._runner.attach(live.running)
         self._follow_sources(terms)
@@ -385,7 +389,6 @@ class LiveStreams:
                 self._followed[name].users -= 1
                 if not self._followed[name].users:
                     del self._followed[name]
-                    self._follower.forget(name)
 
     # -- a turn ------------------------------------------------------------------------------------------------
 
@@ -416,35 +419,43 @@ class LiveStreams:
         return (may_read and self._read < self._released) or (may_run and busy)
 
     def _read_on(self) -> None:
-        """The next stretch of the log."""
+        """The next stretch of the log; or, if it was cut, some of what is in a checkpoint instead."""
         if self._interner.wants_sweep:
             self._sweep()
         starts = [message.start.seq for message in self._waiting if message.start.seq > self._read]
         through = min([self._released, *starts, *([self._read + STRETCH] if self._followed else [])])
-        now = time.monotonic()
-        found: dict[str, TableChanges] = {}
         for name, one in list(self._followed.items()):
             try:
-                found[name] = self._follow(one, through)
+                if not self._is_reached(one, through):
+                    return
             except HullcastError as error:
                 self._give_up(name, error)
+        found: dict[str, TableChanges] = {}
+        for name, one in list(self._followed.items()):
+            if one.past is None:
+                try:
+                    found[name], one.start = self._follower.stretch(one.life, self._read, through, one.start)
+                except FileNotFoundError:
+                    self._give_up(name, self._follower.gone(one.life, self._read))
+                except HullcastError as error:
+                    self._give_up(name, error)
+        for name in found.keys() & self._followed:
+            self._runner.change(name, found[name])
+        now = time.monotonic()
         for name, one in self._followed.items():
-            if one.time is None:
-                self._runner.change(name, found[name])
-        for name, one in self._followed.items():
-            if one.time is not None:
-                self._runner.arrive(name, one.time.batch(found[name], through, now))
+            if one.past is not None and one.time is not None:
+                self._runner.arrive(name, one.time.batch(one.past.take(through), through, now))
         self._read = through
         self._open_due()
 
-    def _follow(self, one: _Followed, through: int) -> TableChanges:
-        """What a source brings; of a stream, if the log was cut before it was read, what is retained of it."""
-        try:
-            return self._follower.follow(one.life, self._read, through)
-        except HistoryGone:
-            if one.time is None:
-                raise
-            return self._follower.tuples(one.life, self._read, through, self._released)
+    def _is_reached(self, one: _Followed, through: int) -> bool:
+        """Read a stream up to there; False if others should have their turn before it is: a checkpoint is read."""
+        while one.past is not None and one.past.reached < through:
+            one.reading = one.reading or one.past.reading(through, lambda: self._released)
+            for _ in one.reading:
+                return False
+            one.reading = None
+        return True
 
     def _give_up(self, name: str, error: HullcastError) -> None:
         """A source cannot be read any more: the queries that read it fail, and others go on."""
@@ -479,7 +490,8 @@ class LiveStreams:
         return min([self._read, *(filling.reached for filling in self._filling)])
 
     def _sweep(self) -> None:
-        pasts = (cells for filling in self._filling for past in filling.pasts for cells in past.held())
+        read = [one.past for one in self._followed.values() if one.past is not None]
+        pasts = [cells for past in chain(read, *(one.pasts for one in self._filling)) for cells in past.held()]
         unsent = (batch.cells for _, batch in self._unsent)
         held = [np.zeros(0), *(cells[np.isfinite(cells)] for cells in (*self._runner.held(), *pasts, *unsent))]
         self._interner.sweep(np.concatenate(held))
