@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -30,6 +32,11 @@ settings.register_profile(
     suppress_health_check=_QUIET,
 )
 settings.load_profile(os.environ.get("HULLCAST_HYPOTHESIS", "ci"))
+
+#: A shell has jobs in the background ignore Ctrl-C, and every process they start inherits that. Tests that send SIGINT,
+#: and the processes that they send it to, begin with what Python does otherwise, however pytest was started.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 #: Tests with these markers take minutes, and get more time than `timeout` in pyproject.toml says (0: without end).
