@@ -28,6 +28,7 @@ from hullcast.broker.streams.messages import (
     AskPaths,
     BeginStreams,
     CloseQuery,
+    GiveWay,
     OpenQuery,
     QueryFailed,
     QueryOpened,
@@ -46,7 +47,7 @@ from hullcast.broker.tables.schema import AT, fold
 from hullcast.broker.tables.travel import values_of
 from hullcast.broker.warehouse.messages import Logged, MessageEnd
 from hullcast.network.wire.columns import TextColumn
-from hullcast.network.wire.errors import BadSetting, HullcastError, Overloaded, TooLarge, from_wire
+from hullcast.network.wire.errors import BadSetting, HullcastError, Overloaded, TooLarge, from_wire, to_wire
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
@@ -69,14 +70,17 @@ log = logger(__name__)
 MOST_BEHIND = 250_000
 #: Updates for which the log is kept until the process has read them.
 MOST_KEPT = 4 * MOST_BEHIND
+#: Seconds for which joins may hold publishers up before those give way that only subscriptions need.
+PATIENCE_S = 5.0
 #: Seconds without a word after which the process is taken to hang, and is killed.
 SILENCE_S = 30.0
 #: The same for its first word: it may have to compile before, which takes a minute and more where much else runs.
 FIRST_WORD_S = 300.0
 #: Seconds after a failed start before the next one, and between two looks at operators.
 RETRY_S, LOOK_S = 1.0, 1.0
-#: Seconds after which a query that failed is begun again, from then on.
-AGAIN_S = 5.0
+#: Seconds after which a query that failed is begun again, from then on. One that gave way to publishers waits twice as
+#: long each time, up to so many times that.
+AGAIN_S, MOST_AGAIN = 5.0, 64
 
 
 @dataclass(eq=False, slots=True)
@@ -155,9 +159,12 @@ class StreamsProcess:
         self._report = StreamsReport(0, frozenset(), {})
         self._heartbeat: Heartbeat | None = None
         self._next_try = self._looked_at = 0.0
+        self._relaxed_at = 0.0  # until then publishers were not held up, or joins have given way since
         self._spoke = False  # the process, since it was started
         self._writing: asyncio.Task[None] | None = None
         self._reading_from = engine.seq  # up to there it has read, or need not
+        self._unread = self._passed_over = 0  # results of streams that no join reads: so far, and up to there
+        self._tellings: deque[tuple[int, int]] = deque()  # what it was told and has not read; results unread by then
         self.processes = 0  # started so far
         self.refused = 0  # publishes that were refused because too much waits
 
@@ -177,7 +184,7 @@ class StreamsProcess:
                 log.error("streams process hangs", extra={"why": why})
                 self._let_go()
         if not self._engine.derived:
-            self._reading_from = self._engine.seq
+            self._reading_from, self._passed_over = self._engine.seq, self._unread
         if self._end is None:
             idle = self._starting is None or self._starting.done()
             if idle and now >= self._next_try and self._engine.derived:
@@ -185,6 +192,7 @@ class StreamsProcess:
                 self._starting = asyncio.create_task(self._start(), name="server.streams")
             return
         self.on_release()
+        self._relieve(now)
         for one in list(self._known.values()):
             if one.failed is not None and now >= one.again_at:
                 self._begin_again(one)
@@ -193,6 +201,26 @@ class StreamsProcess:
             for one in self._known.values():
                 self._end.write(AskPaths(one.number))
             self._note_tables()
+
+    def _relieve(self, now: float) -> None:
+        """If publishers have been held up for a while, joins of subscriptions stop, and begin again later: whoever may
+        subscribe may not stop those who publish."""
+        assert self._end is not None
+        held = self._overload if self._spoke else None
+        late = held is not None and now - self._relaxed_at >= PATIENCE_S
+        if held is not None and late:
+            self._end.write(GiveWay(bool(self._report.full), *to_wire(held)))
+        if held is None or late:
+            self._relaxed_at = now
+
+    @property
+    def _overload(self) -> Overloaded | None:
+        """Why publishers are refused, or about to be, if they are."""
+        if self._report.full:
+            return Overloaded("bytes of tuples that wait in joins, too many of them in this one", self._limit_bytes)
+        if self._behind > MOST_BEHIND * 3 // 4:  # refused publishers keep it near the limit, not above
+            return Overloaded("updates that joins have not seen, because this one is slow", MOST_BEHIND)
+        return None
 
     def _note_tables(self) -> None:
         """Let the log say how far joins with tables are: it is kept from there on (`needed_behind`)."""
@@ -252,6 +280,7 @@ class StreamsProcess:
         self._numbered.clear()
         self._came.clear()
         self._words.clear()
+        self._tellings.clear()
         self._report = StreamsReport(0, frozenset(), {})
 
     async def stop(self) -> None:
@@ -281,6 +310,7 @@ class StreamsProcess:
         if synced == self._told and not said:
             return
         self._told = synced
+        self._tellings.append((synced, self._unread))
         self._words = {name: [word for word in words if word.seq > synced] for name, words in self._words.items()}
         self._end.write(ReleasedTo(synced, said))
 
@@ -337,7 +367,7 @@ class StreamsProcess:
         reads = tuple(fold(side.life.table.name) for side in (terms.left, terms.right) if side is not None)
         one = _Derived(self._numbers, stream, counts, reads=reads)
         self._known[name] = self._numbered[one.number] = one
-        self._end.write(OpenQuery(one.number, terms, start))
+        self._end.write(OpenQuery(one.number, terms, start, gives_way=is_hidden(stream.store.table.name)))
 
     def _terms_of(self, stream: Stream) -> QueryTerms:
         """What makes a derived stream; its text is read once."""
@@ -432,9 +462,20 @@ class StreamsProcess:
         if name in self._report.full:
             self.refused += 1
             raise Overloaded(f"bytes of tuples of {table} and others that wait in joins", self._limit_bytes)
-        if self._engine.seq - self._reading_from > MOST_BEHIND and self._engine.reading(table):
+        if self._behind > MOST_BEHIND and self._is_joined(table):
             self.refused += 1
             raise Overloaded(f"updates that the joins over {table} have not seen", MOST_BEHIND)
+
+    @property
+    def _behind(self) -> int:
+        """Updates that the process has not read, but for results that it only passes over: millions may be made of a
+        few tuples while its word on how far it is comes here."""
+        return (self._engine.seq - self._reading_from) - (self._unread - self._passed_over)
+
+    def _is_joined(self, table: str) -> bool:
+        """Whether a join reads a stream, or will when there is a process again."""
+        joins = (self._known.get(fold(made.name)) for made in self._engine.reading(table))
+        return any(one is None or one.failed is None for one in joins)
 
     # -- what it says ------------------------------------------------------------------------------------------
 
@@ -457,7 +498,9 @@ class StreamsProcess:
                     one.paths, one.memory, one.kept_bytes = paths, memory, kept_bytes
             case StreamsReport():
                 self._report = message
-                self._reading_from = max(self._reading_from, message.read)
+                self._reading_from = message.read or self._reading_from  # 0: it has just begun
+                while self._tellings and self._tellings[0][0] <= message.read:
+                    self._passed_over = self._tellings.popleft()[1]
             case Logged(level, event, fields):
                 log.log(level, event, extra=fields)
 
@@ -466,7 +509,8 @@ class StreamsProcess:
         if one is not None:
             name = one.stream.store.table.name
             log.error("derived stream failed", extra={"stream": name, "why": str(error)})
-            one.failed, one.again_at, one.opened = error, time.monotonic() + AGAIN_S, False
+            wait_s = AGAIN_S * (min(2**one.counts.gaps, MOST_AGAIN) if isinstance(error, Overloaded) else 1)
+            one.failed, one.again_at, one.opened = error, time.monotonic() + wait_s, False
             self._mark_gap(name, str(error), None)  # at once; and again when it is known from where on it is complete
 
     def _take_soon(self) -> None:
@@ -508,6 +552,8 @@ class StreamsProcess:
         columns[AT.name] = results.at
         self._append(table.name, columns)
         one.counts.results += len(results.at)
+        if not any(fold(table.name) in other.reads for other in self._known.values()):
+            self._unread += len(results.at)
 
     # -- for people --------------------------------------------------------------------------------------------
 

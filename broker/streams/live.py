@@ -21,6 +21,7 @@ from hullcast.broker.streams.messages import (
     AskPaths,
     BeginStreams,
     CloseQuery,
+    GiveWay,
     OpenQuery,
     QueryFailed,
     QueryOpened,
@@ -39,7 +40,7 @@ from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import ColumnType, fold
 from hullcast.broker.tables.travel import travelling
 from hullcast.network.wire.columns import size_bytes
-from hullcast.network.wire.errors import HistoryGone, HullcastError, InvariantBroken, TooLarge, to_wire
+from hullcast.network.wire.errors import HistoryGone, HullcastError, InvariantBroken, TooLarge, from_wire, to_wire
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ SENT_AT_ONCE = 4096
 SENT_BYTES, MOST_BYTES = 4 << 20, 32 << 20
 #: Bytes of results on their way to the server; when there are more, other results and operators wait.
 UNTAKEN_BYTES = 8 << 20
+#: Seconds between two looks at what operators take.
+LOOK_S = 1.0
 
 
 class MonotonicClock:
@@ -88,6 +91,7 @@ class _LiveQuery:
     after: StreamMoment  # its results are behind this
     bases: tuple[StreamMoment, ...]  # with these it can be opened again, to go on from what was sent last
     attached: bool = True  # it has all that others have; else its windows are being filled
+    gives_way: bool = False  # to publishers
 
 
 @dataclass(eq=False, slots=True)
@@ -111,6 +115,13 @@ class _Filling:
     later: list[StreamWords]  # what was said of its streams since the server opened it
     attempts: int = 1
     heard: list[StreamWords] = field(default_factory=list)  # of the later ones
+    at: int = 0  # up to there its streams were read
+
+    @property
+    def reached(self) -> int:
+        """Up to where it has read what makes results: what is before that only fills windows."""
+        _, _, start, _ = self.message
+        return max(self.at, start.seq if start.after is None else start.after.seq)
 
     def hear(self) -> None:
         """Take in what was said since; a query that begins now begins before that."""
@@ -146,6 +157,9 @@ class LiveStreams:
         self._unsent: deque[tuple[int, TupleBatch, Resume]] = deque()  # results that wait for others to be taken
         self._untaken: list[tuple[int, int]] = []  # (batch number, bytes) of results on their way
         self._untaken_bytes = 0
+        self._looked_at = 0.0
+        self._before: dict[int, float] = {}  # what operators had taken a second or two ago
+        self._lately: dict[int, float] = {}  # the same when that was looked at last
 
     # -- what the server says ----------------------------------------------------------------------------------
 
@@ -164,6 +178,8 @@ class LiveStreams:
                 self._close(number)
             case TookResults(batch_number):
                 self._took(batch_number)
+            case GiveWay(full, code, arguments):
+                self._give_way(full, from_wire(code, arguments))
             case AskPaths(number):
                 if number in self._queries:
                     running = self._queries[number].running
@@ -217,7 +233,7 @@ class LiveStreams:
         self.say(QueryFailed(number, *to_wire(_worded(error))))
 
     def _open(self, message: OpenQuery) -> None:
-        number, terms, start = message
+        number, terms, start, gives_way = message
         query = query_of(terms, self._code)
         sources = [terms.left] if terms.right is None else [terms.left, terms.right]
         types = [[column.type for column in source.life.table.columns] for source in sources]
@@ -226,7 +242,8 @@ class LiveStreams:
         if shared is not None:
             self._send()  # what the others get and this one does not
             self._later.pop(number, None)  # the others have heard of it
-            self._queries[number] = _LiveQuery(shared, terms, kinds, *self._runner.resume(shared))
+            after, bases = self._runner.resume(shared)
+            self._queries[number] = _LiveQuery(shared, terms, kinds, after, bases, gives_way=gives_way)
             self._follow_sources(terms)
             self.say(QueryOpened(number))
         else:
@@ -241,10 +258,11 @@ class LiveStreams:
         attempts: int = 1,
     ) -> None:
         """Open a query whose windows and table are empty, and fill them bit by bit."""
-        number, terms, start = message
+        number, terms, start, gives_way = message
         resume = Resume(END if start.after is None else start.after, start.bases)  # END: until `skip`
         running = self._runner.open(query, resume, attached=False)
-        self._queries[number] = _LiveQuery(running, terms, kinds, BEGINNING, start.bases, attached=False)
+        live = _LiveQuery(running, terms, kinds, BEGINNING, start.bases, attached=False, gives_way=gives_way)
+        self._queries[number] = live
         streams = [terms.left] if terms.right is None or terms.right.is_table else [terms.left, terms.right]
         times = [StreamTime(stream.time, base.time) for stream, base in zip(streams, start.bases, strict=True)]
         for clock, words in zip(times, start.words, strict=False):
@@ -257,7 +275,7 @@ class LiveStreams:
     def _fill(self, filling: _Filling, running: int) -> Iterator[None]:
         """What a query needs from before: its table, then its streams, up to where all others are. It stops whenever
         operators have something to do, or some of a file was read: others have their turns."""
-        _, terms, start = filling.message
+        _, terms, start, _ = filling.message
         table, table_at, table_from = terms.right, start.bases[0].seq, None
         if table is not None and table.is_table:
             nothing = empty(len(terms.left.life.table.columns), start.bases[0], time.monotonic())
@@ -267,6 +285,7 @@ class LiveStreams:
                 yield from self._worked(running)
         at, begun = min(start.seq - 1, *(base.seq for base in start.bases)), start.after is not None
         while at < max(self._read, start.seq) or filling.later:
+            filling.at = at
             if begun:
                 filling.hear()
             if self._interner.wants_sweep:
@@ -321,7 +340,7 @@ class LiveStreams:
 
     def _fill_again(self, filling: _Filling) -> None:
         """Files were cut under our hands: begin again with those there are now."""
-        number, terms, start = filling.message
+        number, terms, start, _ = filling.message
         live = self._queries.pop(number)
         self._runner.close(live.running)
         try:
@@ -334,7 +353,7 @@ class LiveStreams:
 
     def _attach(self, filling: _Filling) -> None:
         """A query has all that others have: from now on it goes with them."""
-        number, terms, _ = filling.message
+        number, terms, *_ = filling.message
         live = self._queries[number]
         for stream, clock in zip(filling.streams, filling.times, strict=True):
             name = fold(stream.life.table.name)
@@ -442,6 +461,24 @@ class LiveStreams:
             self._close(number)
             self.say(QueryFailed(number, *to_wire(_worded(failed.error))))
 
+    def _give_way(self, full: bool, error: HullcastError) -> None:
+        """A subscriber must not stop publishers: the queries fail that only subscriptions need, if they hold, or have
+        taken lately, more than their share."""
+        if full:
+            parts = self._runner.queued() if self._runner.full() else {}
+        else:
+            parts = {one: taken - self._before.get(one, 0.0) for one, taken in self._runner.seconds().items()}
+        share = sum(parts.values()) / max(1, len(parts))
+        greedy = {running for running, part in parts.items() if part >= share > 0}
+        greedy -= {query.running for query in self._queries.values() if not query.gives_way}
+        for number in [number for number, query in self._queries.items() if query.running in greedy]:
+            self._fail(number, error)
+
+    @property
+    def _read_by_all(self) -> int:
+        """Up to where all queries have read the log, those that are being opened, too."""
+        return min([self._read, *(filling.reached for filling in self._filling)])
+
     def _sweep(self) -> None:
         pasts = (cells for filling in self._filling for past in filling.pasts for cells in past.held())
         unsent = (batch.cells for _, batch, _ in self._unsent)
@@ -518,9 +555,12 @@ class LiveStreams:
 
     def report(self) -> StreamsReport:
         """How things are."""
+        if time.monotonic() >= self._looked_at + LOOK_S:
+            self._looked_at = time.monotonic()
+            self._before, self._lately = self._lately, self._runner.seconds()
         counts = self._runner.statistics()
         return StreamsReport(
-            self._read,
+            self._read_by_all,
             frozenset(self._runner.full()),
             {
                 "policy": self._policy,

@@ -89,11 +89,12 @@ class ReleasedTo(NamedTuple):
 
 class OpenQuery(NamedTuple):
     """Begin a query. Nothing behind `start.seq` may have been released before this message, except of one that was open
-    before."""
+    before. `gives_way`: it fails rather than hold publishers up for long, since only subscriptions need it."""
 
     number: int
     terms: QueryTerms
     start: QueryStart
+    gives_way: bool = False
 
 
 class CloseQuery(NamedTuple):
@@ -106,6 +107,15 @@ class TookResults(NamedTuple):
     """Results up to this one (`StreamResults.batch_number`) were taken: more may come."""
 
     batch_number: int
+
+
+class GiveWay(NamedTuple):
+    """Publishers have been held up for some time: let queries fail that give way, for this reason (see
+    `errors.to_wire`), if they take more than their share of time; with `full`, of what waits."""
+
+    full: bool
+    code: str
+    arguments: tuple[Any, ...]
 
 
 class AskPaths(NamedTuple):
@@ -161,8 +171,8 @@ class QueryPaths(NamedTuple):
 
 
 class StreamsReport(NamedTuple):
-    """How things are. `read`: everything up to there was taken from the log; `full`: streams (folded names) of which no
-    more should be published for now."""
+    """How things are. `read`: everything up to there was taken from the log, by all queries; `full`: streams (folded
+    names) of which no more should be published for now."""
 
     read: int
     full: frozenset[str]

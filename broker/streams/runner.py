@@ -360,6 +360,16 @@ class Runner:
             if waiting * len(opened.leaves) > share
         }
 
+    def queued(self) -> dict[int, float]:
+        """The bytes that wait in each query."""
+        return {
+            number: sum(waiting for _, waiting in self._waiting(opened)) for number, opened in self._queries.items()
+        }
+
+    def seconds(self) -> dict[int, float]:
+        """What the operators of each query have taken since it was opened."""
+        return {number: sum(stage.seconds for stage in opened.stages) for number, opened in self._queries.items()}
+
     @staticmethod
     def _waiting(opened: _Open) -> Iterator[tuple[StreamInput, float]]:
         """The bytes that wait on the way from each stream of a query."""

@@ -18,7 +18,17 @@ import psutil
 import pytest
 import zmq
 
-from hullcast import Client, HistoryGone, HullcastError, Overloaded, SqlError, StreamTuple, TableInUse, UsageError
+from hullcast import (
+    Client,
+    HistoryGone,
+    HullcastError,
+    Overloaded,
+    Resync,
+    SqlError,
+    StreamTuple,
+    TableInUse,
+    UsageError,
+)
 from hullcast.broker.server import streams
 from hullcast.broker.server.metrics import server_metrics
 from hullcast.broker.server.service import Server
@@ -535,3 +545,28 @@ async def test_when_the_disk_was_full_a_join_goes_on_where_it_was(tmp_path: Path
         assert sorted(found) == wanted
         assert (await hc.status())["operators"]["derived"]["J"]["gaps"] == 0
     context.destroy(linger=0)
+
+
+async def test_a_join_of_a_subscription_that_waits_for_a_silent_stream_gives_way_to_publishers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streams, "PATIENCE_S", 0.5)  # not less: news of what waits comes four times a second
+    options: dict[str, Any] = {"stream_queue_bytes": 500_000}
+    async with asyncio.timeout(PATIENCE_S), cluster(0, **options) as made, made.client() as hc, made.client() as reader:
+        for sql in CREATES:
+            await hc.execute(sql)
+        await hc.publish("T", {"K": 2, "V": 1.0})
+        await hc.publish("S", {"TS": moment(0), "K": 1, "B": 1.0})
+        looked_up = await reader.subscribe("SELECT A, V FROM R JOIN T ON R.K = T.K")
+        joined = await reader.subscribe(f"SELECT r.A, s.B {ON}")
+        await until(hc, lambda operators: [join["opened"] for join in operators["joins"]] == [True, True])
+        batches, gave_way = 0, asyncio.create_task(anext(joined))
+        while not gave_way.done():
+            await hc.publish("R", [{"TS": moment(10 + batches), "K": 2, "A": float(batches)} for _ in range(1000)])
+            found = [await anext(looked_up) for _ in range(1000)]  # nothing is missing there
+            assert [one.row.A for one in found if isinstance(one, StreamTuple)] == [float(batches)] * 1000
+            batches += 1
+        assert isinstance(await gave_way, Resync)
+        failed = [join["failed"] for join in (await hc.status())["operators"]["joins"]]
+        assert failed[0] is None
+        assert "too many of them in this one: the limit of 500,000 is reached" in failed[1]

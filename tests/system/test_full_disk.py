@@ -19,6 +19,7 @@ import psutil
 import pytest
 import zmq
 
+from hullcast.broker.server.metrics import server_metrics
 from hullcast.broker.server.service import Server
 from hullcast.broker.warehouse.files import FOLDER
 from hullcast.clients.sdk.client import Client
@@ -183,6 +184,14 @@ async def test_a_full_disk_of_the_log_refuses_publishes_and_nothing_else(tmp_pat
                 with pytest.raises(TimedOut, match=r"disk is full: .* bytes are free .* again without a restart"):
                     await other_hc.publish("T", {"K": [3], "V": [10]}, timeout=0.5)
                 assert await hc.query(total) == [(2, 3)]
+                if isinstance(made.server, TaskMember):
+                    assert isinstance(made.server.service, Server)
+                    assert "disk full: publishes refused" in str(made.server.service.ready())
+                    values = {
+                        one.name: one.samples[0].value for one in server_metrics(made.server.service) if one.samples
+                    }
+                    assert values["hullcast_disk_full"] == 1
+                    assert values["hullcast_disk_free_bytes"] < values["hullcast_disk_reserve_bytes"]
                 if reserve_bytes:  # nothing was applied that is not on disk, so there is nothing to hide
                     async with hc.subscribe("SELECT MAX(V) FROM T WHERE K < 100") as other:
                         assert other.answer == 2

@@ -15,6 +15,7 @@ from hullcast.broker.streams.live import LiveStreams
 from hullcast.broker.streams.messages import (
     BeginStreams,
     CloseQuery,
+    GiveWay,
     OpenQuery,
     QueryFailed,
     QueryOpened,
@@ -26,6 +27,7 @@ from hullcast.broker.streams.messages import (
     TookResults,
 )
 from hullcast.broker.streams.plan import StreamQuery
+from hullcast.network.wire.errors import Overloaded, to_wire
 from tests.broker.streams.test_process import StreamLedger, publish_some, terms_of, wanted
 
 
@@ -59,13 +61,17 @@ class Live:
             self.told[name] = len(all_of_them)
         self.streams.on_message(ReleasedTo(self.ledger.seq, words))
 
-    def open(self, number: int, terms: QueryTerms) -> None:
+    def open(self, number: int, terms: QueryTerms, *, gives_way: bool = False) -> None:
         """Begin with what comes from now on."""
         names = ["r"] if terms.right is None or terms.right.is_table else ["r", "s"]
         seq = self.ledger.seq if len(names) == 1 else terms.left.life.created
         words = tuple(tuple(self.ledger.words[name]) for name in names)
         start = QueryStart(self.ledger.seq, (StreamMoment(-inf, seq),) * len(names), words)
-        self.streams.on_message(OpenQuery(number, terms, start))
+        self.streams.on_message(OpenQuery(number, terms, start, gives_way))
+
+    def give_way(self) -> None:
+        full = bool(self.streams.report().full)
+        self.streams.on_message(GiveWay(full, *to_wire(Overloaded("updates", 1))))
 
     def finish(self) -> None:
         for _ in range(10_000):
@@ -201,3 +207,66 @@ def test_results_wait_here_while_the_server_takes_none(tmp_path: Path, monkeypat
         running.streams.on_message(TookResults(last))
         running.finish()
     assert at == list(range(ledger.seq - 149, ledger.seq + 1))
+
+
+def test_what_waits_too_long_gives_way_if_only_subscriptions_need_it(tmp_path: Path) -> None:
+    ledger = StreamLedger(tmp_path / "data")
+    ledger.append("S", [(0.0, 0, 1)])
+    lookup, windows = terms_of(ledger, "table")[0], terms_of(ledger, "windows")[0]
+    running = Live(ledger, limit_bytes=2_000)
+    running.open(0, lookup, gives_way=True)
+    running.open(1, windows, gives_way=True)
+    running.open(2, windows._replace(out=windows.out[:1]))  # a derived stream: it waits in the same way
+    for i in range(20):  # the other stream is silent: none of this can be joined
+        ledger.append("R", [(1.0 + i, 0, 5)] * 10)
+    running.release()
+    running.finish()
+    assert running.streams.report().full == {"r"}
+    running.give_way()
+    assert {number: failed.code for number, failed in running.failed.items()} == {1: "Overloaded"}
+    running.give_way()
+    assert list(running.failed) == [1], "publishers are held up for a derived stream"
+    running.streams.on_message(CloseQuery(2))
+    assert not running.streams.report().full
+    running.streams._runner.check()
+
+
+def test_a_query_that_takes_most_of_the_time_gives_way_alone(tmp_path: Path) -> None:
+    ledger = StreamLedger(tmp_path / "data")
+    ledger.set_stock(1, 0, 1.0)
+    lookup, windows = terms_of(ledger, "table")[0], terms_of(ledger, "windows")[0]
+    running = Live(ledger)
+    running.give_way()
+    for number, terms in enumerate((lookup, windows)):
+        running.open(number, terms, gives_way=True)
+    running.release()
+    running.finish()
+    assert sorted(running.opened) == [0, 1]
+    for i in range(50):
+        for name in "RS":
+            ledger.append(name, [(float(i), 1, 5)] * 20)  # of no row of the table
+    running.release()
+    running.finish()
+    taken = running.streams._runner.seconds()
+    slower = max(range(2), key=lambda number: taken[running.streams._queries[number].running])
+    running.give_way()
+    assert list(running.failed) == [slower]
+
+
+def test_how_far_the_log_was_read_counts_queries_that_are_being_opened(tmp_path: Path) -> None:
+    ledger = StreamLedger(tmp_path / "data")
+    windows = terms_of(ledger, "windows")[0]
+    for i in range(30):
+        ledger.append("R", [(float(i), 1, 5)] * 5)
+    begins = ledger.seq
+    running = Live(ledger)
+    running.open(0, windows)
+    for i in range(30):
+        ledger.append("S", [(float(i), 1, 5)] * 5)
+    running.release()
+    seen = {running.streams.report().read}
+    while running.streams.turn():
+        seen.add(running.streams.report().read)
+    assert min(seen - {0}) == begins, "what is before only fills windows"
+    assert len(seen) > 10
+    assert running.streams.report().read == ledger.seq
