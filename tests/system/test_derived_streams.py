@@ -166,7 +166,7 @@ OFTEN: dict[str, Any] = {"checkpoint_updates": 150, "segment_bytes": 1 << 16}
 @pytest.mark.parametrize(
     ("seed", "settings"),
     [
-        pytest.param(1, {}, id="one log"),
+        pytest.param(1, {}, id="one log", marks=pytest.mark.slow),
         pytest.param(2, OFTEN, id="cut log"),
         *(pytest.param(seed, OFTEN if seed % 2 else {}, marks=pytest.mark.slow) for seed in range(3, 11)),
     ],
