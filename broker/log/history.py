@@ -22,15 +22,15 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hullcast.broker.log.changes import GatheredChanges, LoggedChange, LogReader
+from hullcast.broker.log.changes import GatheredChanges
 from hullcast.broker.log.checkpoint import check, checkpoints, meta_of, open_checkpoint, stored_rows
 from hullcast.broker.log.directory import LOG, read_identity
 from hullcast.broker.log.segment import segments
+from hullcast.broker.log.tail import Tail
 from hullcast.broker.sql.create import create_text
 from hullcast.broker.tables.ingest import Encoded, ingest
 from hullcast.broker.tables.interning import Interner
@@ -45,13 +45,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
+    from hullcast.broker.log.segment_reading import RecordRun
     from hullcast.network.wire.arrays import Booleans, Floats, Ints
     from hullcast.network.wire.value_columns import Values
 
 #: Places of rows are below this; a part of n is the n-th of them.
 PLACES = 1 << 63
-#: Records that are looked at between two questions whether to stop.
-_RECORDS_AT_ONCE = 512
+#: Rows, and bytes of the log, that are looked at between two questions whether to stop.
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 1 << 12, 1 << 20
 #: Tables that stay built, and their bytes; the one built last stays in any case.
 _TABLES_KEPT, _TABLES_KEPT_BYTES = 4, 1 << 30
 #: Seconds that the next table is not begun for the one before: if nobody asks for that one, and at most.
@@ -115,7 +116,8 @@ class HistoryReader:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._log = LogReader(directory)
+        self._identity = read_identity(directory) or b""
+        self._tail = Tail(directory / LOG, self._identity)
         self._checkpoints: dict[Path, int] = {}  # their sequence numbers
         self._tables: OrderedDict[tuple[Life, int], _Built] = OrderedDict()  # the one asked for last is the last
         self._building: tuple[tuple[Life, int], Generator[None, None, _Built]] | None = None
@@ -127,10 +129,10 @@ class HistoryReader:
             raise self._gone(life, after + 1)
         gathered = GatheredChanges(life.table, Interner(), after, through)
         last = through
-        for record in self._records(life, after, through):
-            gathered.add(record)
+        for part in self._parts(life, after, through, limits.rows, limits.size_bytes):
+            gathered.add(part)
             if gathered.rows >= limits.rows or gathered.size_bytes >= limits.size_bytes or limits.enough():
-                last = min(record.last, through)
+                last = min(part.last, through)
                 break
         return _change_portion(gathered, last, limits)
 
@@ -194,10 +196,14 @@ class HistoryReader:
 
     # --- the log -----------------------------------------------------------------------------------------
 
-    def _records(self, life: Life, after: int, through: int) -> Iterator[LoggedChange]:
-        """The records with updates behind `after` up to `through`, and now and then one without a payload."""
+    def _parts(
+        self, life: Life, after: int, through: int, rows: int = _ROWS_AT_ONCE, size_bytes: int = _BYTES_AT_ONCE
+    ) -> Iterator[RecordRun]:
+        """The records with updates behind `after` up to `through`, some at a time, and now and then none."""
+        rows, size_bytes = min(rows, _ROWS_AT_ONCE), min(size_bytes, _BYTES_AT_ONCE)
         try:
-            yield from self._log.changes(fold(life.table.name), after, through)
+            for run in self._tail.runs(fold(life.table.name), after, through):
+                yield from run.parts(rows, size_bytes)
         except FileNotFoundError:  # not there, or removed in this moment
             raise self._gone(life, after + 1) from None
 
@@ -209,11 +215,9 @@ class HistoryReader:
     def _build(self, life: Life, seq: int) -> Generator[None, None, _Built]:
         """The table as of `seq`, in steps."""
         store, interner, base = yield from self._load(life, seq)
-        records = self._records(life, base, seq)
-        while some := list(islice(records, _RECORDS_AT_ONCE)):
+        for part in self._parts(life, base, seq):
             gathered = GatheredChanges(life.table, interner, base, seq)
-            for record in some:
-                gathered.add(record)
+            gathered.add(part)
             for batch in gathered.settled():
                 if batch.deleted:
                     store.remove(batch.cells[life.table.key])
@@ -235,7 +239,7 @@ class HistoryReader:
             number, path = found
             try:
                 with closing(open_checkpoint(path)) as database:
-                    check(path, number, read_identity(self._directory) or b"")
+                    check(path, number, self._identity)
                     yield
                     for rows in stored_rows(database, life.table, life.created):
                         store.apply(ingest(life.table, rows, None, interner))

@@ -35,9 +35,10 @@ from hullcast.broker.log.directory import LOG, DirectoryLock, found_identity
 from hullcast.broker.log.history import readable_from, seq_of
 from hullcast.broker.log.private import make_private, tighten
 from hullcast.broker.log.publishers import Publishers
-from hullcast.broker.log.replay import HELP, End, Replay, TornEnd
 from hullcast.broker.log.segment import SegmentWriter, sync_directory
+from hullcast.broker.log.segment_reading import HELP, TornEnd
 from hullcast.broker.log.space import DiskSpace
+from hullcast.broker.log.tail import End, LogCut, Tail
 from hullcast.network.wire.errors import (
     BadDirectory,
     CheckpointFailed,
@@ -277,40 +278,43 @@ def _open(
     if loaded is not None:
         publishers.restore(loaded.receipts, loaded.forgotten)
     number, seq = (loaded.number, loaded.seq) if loaded is not None else (0, 0)
-    replay = Replay(path / LOG, identity, after=number, seq=seq)
+    tail = Tail(path / LOG, identity)
     records = 0
     progress.begin("replaying the log", after_record=number)
     try:
-        for record in replay:
-            progress.reached(replay.read_bytes, replay.total_bytes, "bytes")
+        for record in tail.records(number, seq):
+            progress.reached(tail.read_bytes, tail.total_bytes, "bytes")
             _apply(path, engine, record, apply)
             publishers.applied(record.publisher, record.publisher_number, record.first, record.last)
             records += 1
-        _check_covers(damaged, replay.end)
-    except LogDamaged as error:
+        _check_covers(damaged, tail.end)
+    except (LogDamaged, LogCut) as error:
         if damaged:  # the log alone is not enough: the damaged checkpoint is the cause
             raise damaged[0] from error
+        if isinstance(error, LogCut):
+            missing = "Restore the segments or the checkpoint that hold them"
+            raise LogDamaged(str(error.file), -1, error.reason, missing) from error
         raise
     commit_log = CommitLog(
         path / LOG,
         identity,
-        number=replay.end.number,
-        seq=replay.end.seq,
-        segment=_resume(path / LOG, replay),
+        number=tail.end.number,
+        seq=tail.end.seq,
+        segment=_resume(path / LOG, tail),
         segment_bytes=segment_bytes,
     )
     recovered = Recovered(
         number if loaded is not None else None,
         tuple(map(str, damaged)),
-        replay.segments,
+        tail.segments,
         records,
-        replay.end.seq - seq,
-        replay.cut,
+        tail.end.seq - seq,
+        tail.cut,
         leftovers,
     )
     for file in (Path(error.file) for error in damaged):  # out of the way: D2 is about checkpoints that are whole
         file.rename(file.with_suffix(".damaged"))
-    _report(recovered, replay.end)
+    _report(recovered, tail.end)
     return DataDirectory(path, identity, engine, publishers, commit_log, lock, recovered, history_bytes)
 
 
@@ -366,14 +370,14 @@ def _check_covers(damaged: list[LogDamaged], end: End) -> None:
             raise error
 
 
-def _resume(log_directory: Path, replay: Replay) -> SegmentWriter | None:
+def _resume(log_directory: Path, tail: Tail) -> SegmentWriter | None:
     """The end of the log, to write on; a torn end is cut off now."""
-    if replay.cut is not None and replay.cut.offset == 0:  # a segment that was begun and never held a record
-        replay.cut.path.unlink()
+    if tail.cut is not None and tail.cut.offset == 0:  # a segment that was begun and never held a record
+        tail.cut.path.unlink()
         sync_directory(log_directory)
-    if replay.end.segment is None:
+    if tail.end.segment is None:
         return None
-    return SegmentWriter.resume(*replay.end.segment)
+    return SegmentWriter.resume(*tail.end.segment)
 
 
 def open_memory() -> tuple[ServedEngine, Publishers, CommitLog]:

@@ -63,6 +63,13 @@ def decode_header(content: bytes) -> SegmentHeader | None:
     return header if content[:HEADER_BYTES] == header.encode() else None
 
 
+def read_header(path: Path) -> SegmentHeader | None:
+    """The header of a file, or None if there is no good one, or no file."""
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        return decode_header(file.read(HEADER_BYTES))
+    return None
+
+
 def segments(log_directory: Path) -> list[tuple[int, Path]]:
     """The segments of a log by the number of their first record, ascending."""
     found = [(int(path.stem), path) for path in log_directory.glob("*.log") if _is_name(path.stem)]

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.log.changes import GatheredChanges, LogReader
+from hullcast.broker.log.changes import GatheredChanges
 from hullcast.broker.log.checkpoint import open_checkpoint, stored_rows
-from hullcast.broker.log.directory import read_identity
+from hullcast.broker.log.directory import LOG, read_identity
 from hullcast.broker.log.history import gone, readable_from
+from hullcast.broker.log.tail import Tail
 from hullcast.broker.streams.batch import StreamMoment, TupleBatch
 from hullcast.broker.streams.operators.table_join import TableChanges
 from hullcast.broker.tables.ingest import ingest
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path
 
-    from hullcast.broker.log.changes import LogPosition
     from hullcast.broker.log.history import Life
+    from hullcast.broker.log.segment_reading import LogPosition
     from hullcast.broker.streams.messages import TimeWord
     from hullcast.broker.tables.interning import Interner
     from hullcast.network.wire.arrays import Floats, Ints
@@ -81,8 +82,9 @@ class LogFollower:
 
     def __init__(self, directory: Path, interner: Interner) -> None:
         self._directory, self._interner = directory, interner
-        self._log = LogReader(directory)
-        self._source = TableSource(directory, read_identity(directory) or b"")
+        identity = read_identity(directory) or b""
+        self._tail = Tail(directory / LOG, identity)
+        self._source = TableSource(directory, identity)
         self._positions: dict[str, LogPosition] = {}  # where the next stretch begins, by folded name
 
     def forget(self, name: str) -> None:
@@ -94,8 +96,8 @@ class LogFollower:
         HistoryGone if the log was cut."""
         name = fold(life.table.name)
         changes = self.changes(life, after, through, self._positions.get(name))
-        if self._log.position is not None:
-            self._positions[name] = self._log.position
+        if self._tail.position is not None:
+            self._positions[name] = self._tail.position
         return changes
 
     def changes(self, life: Life, after: int, through: int, start: LogPosition | None = None) -> TableChanges:
@@ -140,7 +142,7 @@ class LogFollower:
     ) -> tuple[TableChanges, LogPosition | None]:
         """The changes behind `after` up to `through`, and where to go on. FileNotFoundError if the log does not reach
         back that far, or is cut meanwhile."""
-        return self._changes(life, after, through, start), self._log.position
+        return self._changes(life, after, through, start), self._tail.position
 
     def gone(self, life: Life, after: int) -> HistoryGone:
         """Why the changes behind `after` cannot be read."""
@@ -169,9 +171,9 @@ class LogFollower:
 
     def _changes(self, life: Life, after: int, through: int, start: LogPosition | None) -> TableChanges:
         gathered = GatheredChanges(life.table, self._interner, after, through)
-        for run in self._log.runs(fold(life.table.name), after, through, start):
+        for run in self._tail.runs(fold(life.table.name), after, through, start):
             if run.records:
-                gathered.add_run(run)
+                gathered.add(run)
         batches = gathered.settled()
         if not batches:
             return no_changes(life)

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hullcast.broker.log.changes import LogPosition
     from hullcast.broker.log.history import Life
+    from hullcast.broker.log.segment_reading import LogPosition
     from hullcast.broker.tables.interning import Interner
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.warehouse.files import KeptLife
