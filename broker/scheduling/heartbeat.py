@@ -50,5 +50,5 @@ def is_stopped(process: int) -> bool:
         return False
     try:
         return os.waitid(os.P_PID, process, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
+    except OSError:  # it is no child of ours, or has been reaped
         return False

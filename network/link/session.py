@@ -275,12 +275,13 @@ class Session:
 
     def pace(self, heartbeat_s: float, silence_s: float, now: float) -> None:
         """Heartbeats come so often from now on, and silence is so long. The leading end says so at once, or the other
-        end might be taken for silent; where this asks for more, that one has from now on all the time it is to have."""
+        end might be taken for silent; where this asks for more, that one has from now on all the time it is to have,
+        but no longer than it had before: in a crowd that vanishes, each one that goes asks the others for more."""
         if (heartbeat_s, silence_s) == (self._heartbeat_s, self._silence_s):
             return
         self._must_tell = self._leads
         if silence_s < self._silence_s:
-            self._heard_at = max(self._heard_at, now)
+            self._heard_at = max(self._heard_at, min(now, self._heard_at + self._silence_s - silence_s))
         self._heartbeat_s, self._silence_s = heartbeat_s, silence_s
 
     def excuse(self, seconds: float) -> None:

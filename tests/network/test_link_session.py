@@ -327,14 +327,26 @@ def test_the_parent_sets_the_pace() -> None:
     child.pace(10.0, 40.0, 0.0)
     assert child.tick(39.9) == 0
     assert said(child, 39.9) == [Ack(0, 0)]
-    parent.pace(0.5, 4.0, 39.0)  # the child has not heard of that yet, and gets the time it takes
+    parent.pace(0.5, 4.0, 30.0)  # the child has not heard of that yet, and gets the time it takes
     parent.send(b"a")
-    assert said(parent, 39.0) == [Data(1, 0), Ack(0, 1, 500, 4000)]  # also where it has other things to say
-    parent.pace(0.5, 4.0, 40.0)
+    assert said(parent, 30.0) == [Data(1, 0), Ack(0, 1, 500, 4000)]  # also where it has other things to say
+    parent.pace(0.5, 4.0, 31.0)
     assert not parent.pressing
-    assert parent.tick(42.9) == 0
-    assert said(parent, 42.9) == [Ack(0, 1, 500, 4000)]
-    assert parent.tick(43.0) == 4.0
+    assert parent.tick(33.9) == 0
+    assert said(parent, 33.9) == [Ack(0, 1, 500, 4000)]
+    assert parent.tick(34.0) == 4.0
+
+
+def test_a_pace_that_grows_step_by_step_gives_no_more_time_than_there_was() -> None:
+    parent = Session(LIMITS, 0.0, leads=True)
+    parent.pace(10.0, 40.0, 0.0)
+    parent.attach(0, 0.0)
+    silence_s = 40.0
+    for now in range(1, 40):
+        silence_s -= 0.1
+        parent.pace(10.0, silence_s, float(now))
+        assert parent.tick(float(now)) == 0
+    assert parent.tick(40.0) > 0
 
 
 def flying() -> Session:

@@ -909,3 +909,18 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == f"({hard}, {hard})\n"
     assert ("lower --max-children" in done.stderr) == warned
+
+
+async def test_a_crowd_that_vanishes_is_gone_after_one_silence(stranger: Opener) -> None:
+    """Each one that goes lets the others have more heartbeats; that must not give them time again."""
+    limits = LinkLimits(heartbeat_s=0.02, silence_s=0.5)
+    crowd = 150
+    async with running_listener(limits=limits) as (listener, parent):
+        opened = [stranger(listener.endpoint) for _ in range(crowd)]
+        for socket in opened:
+            socket.send(encode(Hello(os.urandom(16), -1, "client", "one of many", b"", None, 1 << 20)))
+        await wait_until(lambda: len(parent.joined) == crowd)
+        for socket in opened:
+            socket.close()
+        await wait_until(lambda: not listener.peers, 10 * limits.silence_s)
+        assert {why.split(":")[0] for _, why in parent.left} == {"silent"}

@@ -274,7 +274,8 @@ async def cluster(
             parents = [made[parent].endpoint] if parent else []
             options: dict[str, Any] = {"link": link, "cover_budget": cover_budget}
             if name == SERVER:
-                options |= {"data": data, **server_options}
+                # a workload's clients have no keys, and each asks for more kinds of queries than a user would
+                options |= {"data": data, "channels_per_client": 1_000, **server_options}
             if processes is None:
                 member: TaskMember | ProcessMember = TaskMember(name, proxy, parents, options, context=context)
             else:

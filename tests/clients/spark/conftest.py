@@ -54,7 +54,7 @@ class Live:
         return [tuple(row) for row in self.db.query(sql, *parameters)]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def live(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:  # noqa: F811
     folder = tmp_path_factory.mktemp("live")
     hullcast.spark.register(spark)
