@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log.checkpoint import (
     CapturedState,
     Written,
@@ -53,6 +52,7 @@ from hullcast.network.wire.logs import logger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.log.checkpoint import LoadedCheckpoint
     from hullcast.broker.log.record import Record
     from hullcast.broker.scheduling.driver import Work
@@ -225,14 +225,14 @@ class DataDirectory:
 
 def open_directory(
     directory: Path | str,
+    engine: ServedEngine,
     apply: Callable[[ServedEngine, Record], None],
     *,
-    engine: ServedEngine | None = None,
     segment_bytes: int = SEGMENT_BYTES,
     history_bytes: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> DataDirectory:
-    """Open a data directory, made if need be, and bring an engine to the state that its log describes.
+    """Open a data directory, made if need be, and bring an empty engine to the state that its log describes.
 
     `apply` does to the engine what a record says; only the server knows what a payload means. DirectoryInUse if
     another process has it, LogDamaged if acknowledged data is missing, BadDirectory if the directory
@@ -251,7 +251,7 @@ def open_directory(
         )
         raise BadDirectory(str(path), reason) from error
     try:
-        return _open(path, lock, apply, engine or ServedEngine(), segment_bytes, history_bytes, _Progress(say))
+        return _open(path, lock, engine, apply, segment_bytes, history_bytes, _Progress(say))
     except BaseException as error:
         lock.release()
         if isinstance(error, OSError):
@@ -262,8 +262,8 @@ def open_directory(
 def _open(
     path: Path,
     lock: DirectoryLock,
-    apply: Callable[[ServedEngine, Record], None],
     engine: ServedEngine,
+    apply: Callable[[ServedEngine, Record], None],
     segment_bytes: int,
     history_bytes: int,
     progress: _Progress,
@@ -378,11 +378,6 @@ def _resume(log_directory: Path, tail: Tail) -> SegmentWriter | None:
     if tail.end.segment is None:
         return None
     return SegmentWriter.resume(*tail.end.segment)
-
-
-def open_memory() -> tuple[ServedEngine, Publishers, CommitLog]:
-    """The same for a server without a data directory: an empty engine, and a log that keeps nothing."""
-    return ServedEngine(), Publishers(), CommitLog(None)
 
 
 class TemporaryFolder(NamedTuple):
