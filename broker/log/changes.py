@@ -21,7 +21,7 @@ from hullcast.network.wire.value_columns import Mixed, is_values
 from hullcast.network.wire.values import from_list, to_list
 
 if TYPE_CHECKING:
-    from hullcast.broker.log.segment_reading import RecordRun
+    from hullcast.broker.log.run import RecordRun
     from hullcast.broker.log.walk import Bytes
     from hullcast.broker.tables.interning import Interner
     from hullcast.network.wire.arrays import Booleans, Floats, Ints

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
-    from hullcast.broker.log.segment_reading import RecordRun
+    from hullcast.broker.log.run import RecordRun
     from hullcast.network.wire.arrays import Booleans, Floats, Ints
     from hullcast.network.wire.value_columns import Values
 

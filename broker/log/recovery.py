@@ -32,9 +32,9 @@ from hullcast.broker.log.checkpoint import (
 from hullcast.broker.log.commit_log import SEGMENT_BYTES, CommitLog
 from hullcast.broker.log.directory import LOG, DirectoryLock, found_identity
 from hullcast.broker.log.history import readable_from, seq_of
-from hullcast.broker.log.private import make_private, tighten
+from hullcast.broker.log.private import make_private, sync_directory, tighten
 from hullcast.broker.log.publishers import Publishers
-from hullcast.broker.log.segment import SegmentWriter, sync_directory
+from hullcast.broker.log.segment import SegmentWriter
 from hullcast.broker.log.segment_reading import HELP, TornEnd
 from hullcast.broker.log.space import DiskSpace
 from hullcast.broker.log.tail import End, LogCut, Tail

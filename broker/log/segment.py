@@ -16,7 +16,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from hullcast.broker.log.private import open_private
+from hullcast.broker.log.private import open_private, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -182,12 +182,3 @@ class SegmentWriter:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-
-def sync_directory(directory: Path) -> None:
-    """Return when the names in a directory are on disk."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

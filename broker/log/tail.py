@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hullcast.broker.log.record import PlacedRecord, Record
+    from hullcast.broker.log.run import LogPosition, RecordRun
     from hullcast.broker.log.segment import SegmentHeader
-    from hullcast.broker.log.segment_reading import LogPosition, Place, RecordRun, TornEnd
+    from hullcast.broker.log.segment_reading import Place, TornEnd
 
 
 class LogCut(FileNotFoundError):

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from hullcast.broker.log.checkpoint import check, checkpoints
 from hullcast.broker.log.directory import LOG, read_identity
-from hullcast.broker.log.private import make_private, open_private
+from hullcast.broker.log.private import make_private, open_private, sync_directory
 from hullcast.broker.log.record import RecordKind
-from hullcast.broker.log.segment import read_header, segments, sync_directory
+from hullcast.broker.log.segment import read_header, segments
 from hullcast.broker.log.tail import Tail
 from hullcast.network.wire.errors import BadDirectory, LogDamaged
 

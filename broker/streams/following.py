@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hullcast.broker.log.history import Life
-    from hullcast.broker.log.segment_reading import LogPosition
+    from hullcast.broker.log.run import LogPosition
     from hullcast.broker.streams.messages import TimeWord
     from hullcast.broker.tables.interning import Interner
     from hullcast.network.wire.arrays import Floats, Ints

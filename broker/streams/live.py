@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hullcast.broker.log.history import Life
-    from hullcast.broker.log.segment_reading import LogPosition
+    from hullcast.broker.log.run import LogPosition
     from hullcast.broker.streams.batch import TupleBatch
     from hullcast.broker.streams.messages import QueryTerms, RangeEnd, SourceTerms, TimeWord
     from hullcast.broker.streams.operators.table_join import TableChanges

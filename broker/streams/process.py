@@ -19,9 +19,10 @@ import sys
 from collections import deque
 from typing import TYPE_CHECKING
 
+from hullcast.broker.log.walk import run_log
 from hullcast.broker.scheduling.background import step_back
 from hullcast.broker.streams.live import LiveStreams
-from hullcast.broker.streams.warming import run_log, run_operators
+from hullcast.broker.streams.warming import run_operators
 from hullcast.broker.warehouse.messages import BlockingEnd, MessageEnd
 from hullcast.broker.warehouse.process import ServersLog
 from hullcast.network import compiled

@@ -26,9 +26,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
-from hullcast.broker.log.private import make_private, open_private
-from hullcast.broker.log.segment import sync_directory
-from hullcast.broker.log.segment_reading import LogPosition
+from hullcast.broker.log.private import make_private, open_private, sync_directory
+from hullcast.broker.log.run import LogPosition
 from hullcast.broker.log.space import DiskSpace
 from hullcast.broker.queries.sqlite_copy import affinity, quoted, rowid_name
 from hullcast.broker.sql.text import MAXIMUM_NAME

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hullcast.broker.log.history import Life
-    from hullcast.broker.log.segment_reading import LogPosition
+    from hullcast.broker.log.run import LogPosition
     from hullcast.broker.tables.interning import Interner
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.warehouse.files import KeptLife

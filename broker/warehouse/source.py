@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hullcast.broker.log.changes import ChangeBatch
     from hullcast.broker.log.history import Life
-    from hullcast.broker.log.segment_reading import LogPosition
+    from hullcast.broker.log.run import LogPosition
 
 #: Rows and bytes of the log that are taken at once: each key is written once among them.
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 1 << 18, 16 << 20
