@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hullcast.broker.log.changes import GatheredChanges
-from hullcast.broker.log.checkpoint import check, checkpoints, meta_of, open_checkpoint, stored_rows
+from hullcast.broker.log.checkpoint import checkpoints, meta_of, open_checkpoint, stored_rows
 from hullcast.broker.log.directory import LOG, read_identity
 from hullcast.broker.log.segment import segments
-from hullcast.broker.log.tail import Tail
+from hullcast.broker.log.source import TableSource
 from hullcast.broker.sql.create import create_text
 from hullcast.broker.tables.ingest import Encoded, ingest
 from hullcast.broker.tables.interning import Interner
-from hullcast.broker.tables.schema import ColumnType, Table, fold
+from hullcast.broker.tables.schema import ColumnType, Table
 from hullcast.broker.tables.store import TableStore
 from hullcast.broker.tables.travel import valued
 from hullcast.network.wire.columns import TextColumn
@@ -116,9 +116,7 @@ class HistoryReader:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._identity = read_identity(directory) or b""
-        self._tail = Tail(directory / LOG, self._identity)
-        self._checkpoints: dict[Path, int] = {}  # their sequence numbers
+        self._source = TableSource(directory, read_identity(directory) or b"")
         self._tables: OrderedDict[tuple[Life, int], _Built] = OrderedDict()  # the one asked for last is the last
         self._building: tuple[tuple[Life, int], Generator[None, None, _Built]] | None = None
         self._newest: _Newest | None = None  # the table built last, until a part of it was read to its end
@@ -202,7 +200,7 @@ class HistoryReader:
         """The records with updates behind `after` up to `through`, some at a time, and now and then none."""
         rows, size_bytes = min(rows, _ROWS_AT_ONCE), min(size_bytes, _BYTES_AT_ONCE)
         try:
-            for run in self._tail.runs(fold(life.table.name), after, through):
+            for run in self._source.runs(life, after, through):
                 yield from run.parts(rows, size_bytes)
         except FileNotFoundError:  # not there, or removed in this moment
             raise self._gone(life, after + 1) from None
@@ -233,33 +231,20 @@ class HistoryReader:
         """The table as it is in the newest checkpoint that is not younger, and the sequence number that it is of."""
         while True:
             store, interner = TableStore(life.table), Interner()
-            found = self._base(life, seq)
-            if found is None:
+            base = next(self._source.bases(life, seq), None)
+            if base is None:
                 return store, interner, life.created
-            number, path = found
+            yield
             try:
-                with closing(open_checkpoint(path)) as database:
-                    check(path, number, self._identity)
-                    yield
+                with closing(open_checkpoint(base.path)) as database:
                     for rows in stored_rows(database, life.table, life.created):
                         store.apply(ingest(life.table, rows, None, interner))
                         yield
-                return store, interner, self._checkpoints[path]
+                return store, interner, base.seq
             except (FileNotFoundError, LogDamaged):
-                if path.exists():
+                if base.path.exists():
                     raise
                 # removed under way: there is a younger one that will do, or it is no longer kept
-
-    def _base(self, life: Life, seq: int) -> tuple[int, Path] | None:
-        """The newest checkpoint of the table's life that is not younger: its record number and file."""
-        kept = checkpoints(self._directory)
-        known = {path: self._checkpoints[path] for _, path in kept if path in self._checkpoints}
-        for _, path in kept:
-            with suppress(FileNotFoundError):  # removed in this moment
-                known[path] = known[path] if path in known else seq_of(path)
-        self._checkpoints = known
-        may = [(number, path) for number, path in kept if life.created <= known.get(path, -1) <= seq]
-        return may[-1] if may else None
 
 
 def gone(life: Life, asked: int, kept_from: int) -> HistoryGone:

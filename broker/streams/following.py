@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.log.changes import GatheredChanges
 from hullcast.broker.log.checkpoint import open_checkpoint, stored_rows
-from hullcast.broker.log.directory import LOG, read_identity
+from hullcast.broker.log.directory import read_identity
 from hullcast.broker.log.history import gone, readable_from
-from hullcast.broker.log.tail import Tail
+from hullcast.broker.log.source import TableSource
 from hullcast.broker.streams.batch import StreamMoment, TupleBatch
 from hullcast.broker.streams.operators.table_join import TableChanges
 from hullcast.broker.tables.ingest import ingest
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.warehouse.source import TableSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -82,9 +80,7 @@ class LogFollower:
 
     def __init__(self, directory: Path, interner: Interner) -> None:
         self._directory, self._interner = directory, interner
-        identity = read_identity(directory) or b""
-        self._tail = Tail(directory / LOG, identity)
-        self._source = TableSource(directory, identity)
+        self._source = TableSource(directory, read_identity(directory) or b"")
         self._positions: dict[str, LogPosition] = {}  # where the next stretch begins, by folded name
 
     def forget(self, name: str) -> None:
@@ -96,8 +92,8 @@ class LogFollower:
         HistoryGone if the log was cut."""
         name = fold(life.table.name)
         changes = self.changes(life, after, through, self._positions.get(name))
-        if self._tail.position is not None:
-            self._positions[name] = self._tail.position
+        if self._source.position is not None:
+            self._positions[name] = self._source.position
         return changes
 
     def changes(self, life: Life, after: int, through: int, start: LogPosition | None = None) -> TableChanges:
@@ -142,7 +138,7 @@ class LogFollower:
     ) -> tuple[TableChanges, LogPosition | None]:
         """The changes behind `after` up to `through`, and where to go on. FileNotFoundError if the log does not reach
         back that far, or is cut meanwhile."""
-        return self._changes(life, after, through, start), self._tail.position
+        return self._changes(life, after, through, start), self._source.position
 
     def gone(self, life: Life, after: int) -> HistoryGone:
         """Why the changes behind `after` cannot be read."""
@@ -157,29 +153,16 @@ class LogFollower:
         raise self.gone(life, seq)
 
     def _rows(self, life: Life, seq: int) -> TableChanges:
-        base = next(self._source.bases(life, seq), None)
-        parts = []
-        if base is not None:
-            with closing(open_checkpoint(base.path)) as database:
-                for columns in stored_rows(database, life.table, life.created):
-                    cells = ingest(life.table, columns, None, self._interner).cells
-                    count = cells.shape[1]
-                    parts.append(TableChanges(np.full(count, base.seq), cells, np.zeros(count, np.bool_)))
-        after = life.created if base is None else base.seq
-        parts.append(self._changes(life, after, seq, None))
-        return together(parts)
+        moments, parts = zip(*self.stored(life, seq), strict=True)
+        return together([*parts, self._changes(life, moments[0], seq, None)])
 
     def _changes(self, life: Life, after: int, through: int, start: LogPosition | None) -> TableChanges:
-        gathered = GatheredChanges(life.table, self._interner, after, through)
-        for run in self._tail.runs(fold(life.table.name), after, through, start):
-            if run.records:
-                gathered.add(run)
-        batches = gathered.settled()
-        if not batches:
-            return no_changes(life)
-        return together(
-            [TableChanges(batch.seqs, batch.cells, np.full(len(batch.seqs), batch.deleted)) for batch in batches]
-        )
+        parts = [
+            TableChanges(batch.seqs, batch.cells, np.full(len(batch.seqs), batch.deleted))
+            for block in self._source.changes(life, after, through, start, self._interner)
+            for batch in block.batches
+        ]
+        return together(parts) if parts else no_changes(life)
 
 
 class StreamPast:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from hullcast.broker.warehouse.source import Base
+    from hullcast.broker.log.source import Base
 
 FOLDER = "warehouse"
 #: The largest file of a table or view, unless another limit is set.
