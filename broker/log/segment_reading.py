@@ -48,7 +48,7 @@ class TornEnd:
         return f"{self.size_bytes} bytes of an unfinished write at {self.path.name} byte {self.offset} ({self.reason})"
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where the next record of a segment stands, and what the one before it said. `seed` is the segment's own, so that
     a place in another file of the same name is not taken for it."""
 
@@ -65,13 +65,19 @@ class SegmentReading:
     what is to be cut off behind them. LogDamaged where they are not what was written; FileNotFoundError."""
 
     def __init__(
-        self, path: Path, number: int, identity: bytes, follows: Place | None, last: bool, start: Place | None
+        self,
+        path: Path,
+        number: int,
+        identity: bytes,
+        follows: RecordPlace | None,
+        last: bool,
+        start: RecordPlace | None,
     ) -> None:
         """It `follows` the end of the segment before it, if that is known, and is the `last` if none follows it."""
         self.path, self.number, self.size_bytes = path, number, 0
         self._identity, self._follows, self._last, self._start = identity, follows, last, start
         self.header: SegmentHeader | None = None
-        self.reached: Place | None = None  # of a segment whose header is good
+        self.reached: RecordPlace | None = None  # of a segment whose header is good
         self.flaw: Flaw | None = None
         self.cut: TornEnd | None = None
 
@@ -83,7 +89,7 @@ class SegmentReading:
                 self.cut = TornEnd(self.path, 0, self.size_bytes, BEGUN)
                 return
             header = check_header(self.path, self.number, header, self._identity, self._follows)
-            start = Place(self.number, header.seed, HEADER_BYTES, header.number - 1, header.seq, 0)
+            start = RecordPlace(self.number, header.seed, HEADER_BYTES, header.number - 1, header.seq, 0)
             if self._start is not None and self._start[:2] == start[:2]:
                 start = self._start
             file.seek(start.offset)
@@ -101,14 +107,14 @@ class SegmentReading:
         try:
             yield from scan
         finally:
-            self.reached = Place(self.number, header.seed, scan.end, scan.number, scan.seq, scan.synced)
+            self.reached = RecordPlace(self.number, header.seed, scan.end, scan.number, scan.seq, scan.synced)
         if scan.flaw is not None:
             self.flaw = scan.flaw
             self.cut = judge(scan.flaw, self.path, self.size_bytes, self._last)
 
 
 def check_header(
-    path: Path, number: int, header: SegmentHeader | None, identity: bytes, follows: Place | None = None
+    path: Path, number: int, header: SegmentHeader | None, identity: bytes, follows: RecordPlace | None = None
 ) -> SegmentHeader:
     """A segment's header, if it is one that belongs there and can be read; LogDamaged, or BadDirectory."""
     if header is None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hullcast.broker.log.record import PlacedRecord, Record
     from hullcast.broker.log.run import LogPosition, RecordRun
     from hullcast.broker.log.segment import SegmentHeader
-    from hullcast.broker.log.segment_reading import Place, TornEnd
+    from hullcast.broker.log.segment_reading import RecordPlace, TornEnd
 
 
 class LogCut(FileNotFoundError):
@@ -59,7 +59,7 @@ class Tail:
 
     def __init__(self, log_directory: Path, identity: bytes) -> None:
         self._directory, self._identity = log_directory, identity
-        self._stands: Place | None = None  # where `records` stopped
+        self._stands: RecordPlace | None = None  # where `records` stopped
         #: Of `records` without `committed`, when it has ended: where the log ends, and what is torn behind that.
         self.end = End(0, 0, None)
         self.cut: TornEnd | None = None
@@ -121,7 +121,7 @@ class Tail:
         found = found[max((place for place, (number, _) in enumerate(found) if number <= after + 1), default=0) :]
         self.read_bytes, self.total_bytes = 0, sum(path.stat().st_size for _, path in found)
         start = self._stands if self._stands is not None and self._stands.number == after else None
-        follows: Place | None = None
+        follows: RecordPlace | None = None
         for number, path in found:
             self.segments += 1
             reading = SegmentReading(path, number, self._identity, follows, path == found[-1][1], start)

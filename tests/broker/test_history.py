@@ -404,6 +404,17 @@ def test_a_change_without_its_rows_names_its_table() -> None:
     assert bodies.changed_table(bodies.encode(bodies.Execute("DROP TABLE T", bytes(16), 1))) == ""
 
 
+def test_rows_published_singly_are_not_decoded_one_by_one(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    for i in range(40):
+        ledger.publish([{"K": f"k{i % 7}", "I": i, "R": i / 3, "W": NOON, "S": None}])
+    ledger.delete(["k1"])
+    monkeypatch.setattr("hullcast.network.wire.bodies.decode", None)
+    reader = one_reader(ledger.path)
+    assert changes_of(reader, ledger.life, 0, ledger.seq, small(1000)) == ledger.changes
+    found = rows_as_of(reader, ledger.life, ledger.seq, 0, 1, small(1000))
+    assert {row[0]: row for row in found} == ledger.rows
+
+
 def test_a_large_segment_behind_another_is_read_from_its_beginning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
