@@ -77,8 +77,7 @@ class SegmentReading:
         self.path, self.number, self.size_bytes = path, number, 0
         self._identity, self._follows, self._last, self._start = identity, follows, last, start
         self.header: SegmentHeader | None = None
-        self.reached: RecordPlace | None = None  # of a segment whose header is good
-        self.flaw: Flaw | None = None
+        self._scan: Scan | None = None  # of a segment whose header is good
         self.cut: TornEnd | None = None
 
     def __iter__(self) -> Iterator[PlacedRecord]:
@@ -95,7 +94,7 @@ class SegmentReading:
             file.seek(start.offset)
             content = file.read()
         self.size_bytes = start.offset + len(content)  # of a file that grows: what was read of it
-        scan = Scan(
+        self._scan = scan = Scan(
             content,
             start.offset,
             seed=header.seed,
@@ -104,13 +103,22 @@ class SegmentReading:
             synced=start.synced,
             origin=start.offset,
         )
-        try:
-            yield from scan
-        finally:
-            self.reached = RecordPlace(self.number, header.seed, scan.end, scan.number, scan.seq, scan.synced)
+        yield from scan
         if scan.flaw is not None:
-            self.flaw = scan.flaw
             self.cut = judge(scan.flaw, self.path, self.size_bytes, self._last)
+
+    @property
+    def reached(self) -> RecordPlace | None:
+        """Where the next record stands; None if the header is not good."""
+        if self._scan is None or self.header is None:
+            return None
+        scan = self._scan
+        return RecordPlace(self.number, self.header.seed, scan.end, scan.number, scan.seq, scan.synced)
+
+    @property
+    def flaw(self) -> Flaw | None:
+        """Why it ends there, if bytes follow."""
+        return None if self._scan is None else self._scan.flaw
 
 
 def check_header(

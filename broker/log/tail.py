@@ -115,7 +115,7 @@ class Tail:
         """The segments from the one with the record behind `after` on (None: from the first that is there), each to be
         iterated over before the next one is asked for: for those whose business is files."""
         found = segments(self._directory)
-        after = after if after is not None else self.before(0)
+        after = after if after is not None else found[0][0] - 1 if found else 0
         if found and found[0][0] > after + 1:
             raise LogCut(found[0][1], f"records {after + 1} to {found[0][0] - 1} are missing before it")
         found = found[max((place for place, (number, _) in enumerate(found) if number <= after + 1), default=0) :]
