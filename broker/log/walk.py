@@ -36,7 +36,7 @@ _MAGIC = int.from_bytes(MAGIC, "little")
 _HEADER_BYTES = HEADER_BYTES
 _INSTANT = INSTANT
 _EXACT = float(EXACT)
-#: How encoded changes begin: an array of 6 or 5, and a text (`bodies.changed_table`).
+#: How encoded changes begin: an array of 6 or 5, and a text.
 _PUBLISH = np.array([*b"\x96\xa7publish"], np.uint8)
 _DELETE = np.array([*b"\x95\xa6delete"], np.uint8)
 #: How a datetime64 in microseconds begins and ends, as an extension of 11 bytes.

@@ -91,17 +91,13 @@ class LogFollower:
         """The changes behind `after`, which is where the last stretch ended, up to `through`, which is on disk.
         HistoryGone if the log was cut."""
         name = fold(life.table.name)
-        changes = self.changes(life, after, through, self._positions.get(name))
-        if self._source.position is not None:
-            self._positions[name] = self._source.position
-        return changes
-
-    def changes(self, life: Life, after: int, through: int, start: LogPosition | None = None) -> TableChanges:
-        """The changes behind `after` up to `through`; HistoryGone if the log does not have them any more."""
         try:
-            return self._changes(life, after, through, start)
+            changes, position = self.stretch(life, after, through, self._positions.get(name))
         except FileNotFoundError:
-            raise gone(life, after + 1, readable_from(self._directory)) from None
+            raise self.gone(life, after) from None
+        if position is not None:
+            self._positions[name] = position
+        return changes
 
     def tuples(self, life: Life, after: int, through: int, known: int) -> TableChanges:
         """The tuples of a stream with positions behind `after` up to `through`, as far as they are kept; all up to

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,7 +22,7 @@ from hullcast.broker.tables.interning import SWEEP_SLACK
 from hullcast.broker.tables.store import TableStore
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import HistoryGone, LogDamaged
-from hullcast.network.wire.values import keys_to_column, rows_of, rows_to_columns
+from hullcast.network.wire.values import rows_of, rows_to_columns
 from tests.support.ledger import COLUMNS, NOON, Ledger, Row
 
 
@@ -392,16 +391,6 @@ def test_a_damaged_record_is_named_and_never_passed_over(ledger: Ledger) -> None
         reader.changes(ledger.life, 0, ledger.seq, small())
     with pytest.raises(LogDamaged):
         reader.rows(ledger.life, ledger.seq, 0, 1, None, small())
-
-
-def test_a_change_without_its_rows_names_its_table() -> None:
-    columns, absent = rows_to_columns([{"K": 1}])
-    for name in ("T", "ü" * 20, "x" * 40, "y" * 300, "z" * 70_000):
-        publish = bodies.Publish(name, columns, absent, bytes(16), 1)
-        delete = bodies.Delete(name, keys_to_column([1]), bytes(16), 1)
-        assert bodies.changed_table(bodies.encode(publish)) == name
-        assert bodies.changed_table(memoryview(bodies.encode(replace(delete, number=2**40)))) == name
-    assert bodies.changed_table(bodies.encode(bodies.Execute("DROP TABLE T", bytes(16), 1))) == ""
 
 
 def test_rows_published_singly_are_not_decoded_one_by_one(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from hullcast.broker.log.segment import segments
 from hullcast.broker.log.tail import Tail
 from hullcast.broker.sql.create import CreateTable, parse_statement
 from hullcast.broker.tables.interning import Interner
-from hullcast.broker.tables.schema import Table
+from hullcast.broker.tables.schema import Table, fold
 from hullcast.broker.tables.travel import valued
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import LogDamaged
@@ -170,6 +170,14 @@ def test_rows_published_and_deleted_singly_are_never_decoded_one_by_one(
     for run in tail_of(tmp_path).runs("t", 0, last):
         gathered.add(run)
     assert gathered.rows == 101
+
+
+def test_a_record_is_found_by_the_name_of_its_table(tmp_path: Path) -> None:
+    names = ("T", "ü" * 20, "x" * 40, "Y" * 300, "z" * 70_000)
+    last = write(tmp_path, [*((name, [{"K": 1}], None) for name in names), *((name, None, 1) for name in names)])
+    for place, name in enumerate(names, 1):
+        noted = [run.noted.copy() for run in tail_of(tmp_path).runs(fold(name), 0, last)]
+        assert np.concatenate(noted, axis=1)[2].tolist() == [place, len(names) + place]
 
 
 def test_records_larger_than_what_is_read_at_once_are_whole(tmp_path: Path) -> None:
