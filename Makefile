@@ -59,6 +59,10 @@ format: venv ## let ruff repair what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+.PHONY: map
+map: venv ## write MAP.md anew, from the first lines of all modules
+	$(BIN)/python -m tests.support.code_map
+
 .PHONY: bench
 bench: venv ## the engine's benchmark, quick form
 	@$(BIN)/hullcast bench engine --quick

@@ -1,0 +1,1 @@
+"""The database server: engine, log, queries, views, streams, and the service around them."""

@@ -1,0 +1,1 @@
+"""What users hold: the SDK, the command line, the Spark source, the demo and examples."""

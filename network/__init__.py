@@ -1,0 +1,1 @@
+"""Links, routing and nodes: they know messages and predicates, never tables."""

@@ -1,4 +1,4 @@
-"""What `network/compiled.py` needs of numba: compiled functions, their cache on disk, a word when compiling takes long.
+"""What `network/compiled.py` needs of numba: compiled functions, their cache, and progress messages.
 
 Where compiled code is kept, the first that can be used:
 

@@ -1,4 +1,4 @@
-"""What a server asks of an engine beyond what users do: subscribers elsewhere, followers, rows that have travelled."""
+"""The engine as a server uses it: remote subscribers, followers, and rows that have travelled."""
 
 from __future__ import annotations
 

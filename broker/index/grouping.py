@@ -1,4 +1,4 @@
-"""Groups: one number for the values of several columns, so that an index and a match compare one number."""
+"""Groups: one number for the values of several columns, so that indexes compare one number."""
 
 from __future__ import annotations
 

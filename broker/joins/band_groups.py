@@ -1,4 +1,4 @@
-"""BJ-SSI: the bands of each stabbing group that get a row, by the two rows beside its point (Xie 2007, section 4.3.1).
+"""BJ-SSI: which bands of each stabbing group get a row (Xie (2007), section 4.3.1).
 
 O(tau (log m + log n)) for n ranges in tau groups and m rows, and the ranges found, if they are listed. Like the ways
 that it is measured against (band.py) it is for `hullcast bench joins`; the server asks for wanted rows (ssi.py).

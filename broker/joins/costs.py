@@ -1,4 +1,4 @@
-"""What a plan costs for one arriving row: models whose coefficients are fitted on the machine that runs them.
+"""What a plan costs for one arriving row: models whose coefficients are measured on this machine.
 
 Xie (2007), section 4.5.1, models four plans by the number of joining rows (k_j), of ranges whose x-interval holds the
 arriving x (k_s), and of hot groups. Ours differ where our structures do. A hot group is no R-tree, probed at

@@ -1,4 +1,4 @@
-"""Envelopes: for each stabbing group, how far those of its rectangles that hold x reach in y. One look-up for all.
+"""Envelopes: how far the rectangles of a stabbing group that hold x reach in y, in one look-up.
 
 The y-ranges of a stabbing group share a point. So those of them whose x-range holds some x unite to *one* interval,
 from the lowest y_low to the highest y_high among them, and both are step functions of x:

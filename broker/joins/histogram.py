@@ -1,4 +1,4 @@
-"""How many intervals hold x? Step functions of few steps that say so nearly: by groups, of equal width, optimal.
+"""How many intervals hold x, nearly: step functions with few steps.
 
 Xie (2007), section 4.4: inside a stabbing group the number of intervals that hold x rises up to the group's point and
 falls behind it, so the best steps on each side are a weighted 1-d k-means of the counts, and the groups' step functions

@@ -1,4 +1,4 @@
-"""Hotspots: the few groups of a stabbing partition that hold most of the intervals; the rest are scattered.
+"""Hotspots: the few groups of a stabbing partition that hold most of the intervals.
 
 Xie (2007), section 4.2.2. Processing a group as a whole pays for large groups only, so those are told apart from the
 others, with some slack, so that intervals seldom change sides::

@@ -1,4 +1,4 @@
-"""NAIVE: every rectangle is looked at for every arrival. Best for a few, and what other plans must agree with."""
+"""NAIVE: looks at every rectangle for every arrival; best for a few, and what other plans must match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intervals in order of their left ends: a search tree that knows the least right end of every subtree.
+"""Intervals ordered by left end: a search tree that knows the least right end of every subtree.
 
 Two flat arrays, one row per node. Row 0 stands for "no node": its LEFT is the root, its RIGHT the next unused row.
 

@@ -1,4 +1,4 @@
-"""What all plans for finding wanted partners share: arrivals, rectangles, spans, and the other side's index.
+"""What all plans for finding partners share: arrivals, rectangles, spans, and the other side's index.
 
 A row arrives on one side of a join. Its partners are rows of the other side's A2B-tree, in the group of its join value
 (an equality) or anywhere (a band). Every range that somebody asks for is a rectangle:

@@ -1,4 +1,4 @@
-"""Which plan is the cheapest for each arriving row: estimates of k_j and k_s, cost models, one kernel a batch.
+"""Chooses the cheapest plan for each arriving row, by cost models and estimates, one kernel per batch.
 
 k_s, how many ranges hold the row's x, is an interval histogram (histogram.py), kept up to date with every range that
 comes or goes. k_j, how many rows of the other side join, is counted in the other side's tree (`RowCounts`) now and

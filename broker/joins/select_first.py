@@ -1,4 +1,4 @@
-"""SJ-SelectFirst: find the rectangles that hold the arriving row's x, then the joining rows in their y-intervals."""
+"""SJ-SelectFirst: finds the rectangles that hold the row's x, then joining rows in their y-intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SSI: ranges are processed by stabbing groups, not one by one; hot groups as wholes, scattered ranges by selection.
+"""SSI: ranges are processed by stabbing groups, hot groups as wholes, scattered ranges by selection.
 
 Xie (2007), sections 4.3 to 4.4. For each hot group its envelope says how far the ranges that hold x reach: one
 interval. The intervals of all groups, in order of the groups' common points, are united as they come, together with

@@ -1,4 +1,4 @@
-"""StandingJoins: the ranges of one join channel, and the plans that find the partners they want, in both directions."""
+"""StandingJoins: the ranges of one join channel, and the plans that find the partners they want."""
 
 from __future__ import annotations
 

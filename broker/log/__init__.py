@@ -1,1 +1,1 @@
-"""What makes an acknowledged update last: commit log, checkpoints, recovery. LOG.md describes the files."""
+"""What makes an acknowledged update last: commit log, checkpoints, recovery (LOG.md)."""

@@ -1,4 +1,4 @@
-"""The change history, and a table as of a sequence number: read from a data directory beside the server that writes it.
+"""The change history, and tables at a sequence number, read from the files beside the server.
 
     changes      the segments behind `after`: each record says what its rows became
     a table at   the newest checkpoint that is not younger, and the records between them

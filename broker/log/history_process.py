@@ -1,34 +1,31 @@
-"""The process that reads the change history for the server: a request at a time, from stdin to stdout.
+"""The process that reads the change history for the server: a request at a time.
 
-    server --(stdin: a pickled `HistoryRequest`)--> this process --(stdout: a reply's body, or a Failed)--> server
+    server --(the directory, then a `HistoryRequest`)--> this process --(a reply's body, or a Failed)--> server
 
-Each request gives one portion, in about a second at most, so that others have their turns. Only our own server writes
-to stdin, hence pickle. The process ends when stdin does.
+Each request gives one portion, in about a second at most, so that others have their turns.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pickle
-import signal
-import struct
-import sys
 import time
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hullcast.broker.log.history import HistoryReader, Life, PortionLimits
-from hullcast.broker.scheduling.background import step_back
+from hullcast.broker.processes.ends import BlockingEnd
+from hullcast.broker.processes.logs import log_through
 from hullcast.network import compiled
 from hullcast.network.wire.bodies import Body, ChangedRows, Failed, ReadChanges, ReadTable, RowsAsOf, encode
 from hullcast.network.wire.errors import HullcastError, InvariantBroken, to_wire
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
+    import socket
+
     from hullcast.broker.tables.schema import Table
 
-SIZE = struct.Struct("<Q")
+log = logger(__name__)
+
 #: Rows and bytes of a portion, about.
 PORTION_ROWS, PORTION_BYTES = 50_000, 2 << 20
 #: Seconds after which a portion ends, whatever is in it.
@@ -46,25 +43,15 @@ class HistoryRequest(NamedTuple):
     synced: int
 
 
-def main() -> None:
-    """Serve until stdin ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when this ends
-    step_back(500)
+def serve(connection: socket.socket) -> None:
+    """Answer requests until the server is gone."""
     compiled.load()  # not within the time of the first portion, which would end early
-    reader = HistoryReader(Path(sys.argv[1]))
-    source, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    with contextlib.suppress(BrokenPipeError):  # the server is gone
-        while len(header := source.read(SIZE.size)) == SIZE.size:
-            body = _answer(reader, pickle.loads(source.read(SIZE.unpack(header)[0])))
-            replies.write(SIZE.pack(len(body)))
-            replies.write(body)
-            replies.flush()
-
-
-def message_bytes(reading: HistoryRequest) -> bytes:
-    """A request as it goes to stdin."""
-    content = pickle.dumps(reading, protocol=5)
-    return SIZE.pack(len(content)) + content
+    end = BlockingEnd(connection)
+    log_through(end.write)
+    reader = HistoryReader(Path(end.read()))
+    while True:
+        end.write(_answer(reader, end.read()))
+        end.flush()
 
 
 def _answer(reader: HistoryReader, reading: HistoryRequest) -> bytes:
@@ -76,8 +63,8 @@ def _answer(reader: HistoryReader, reading: HistoryRequest) -> bytes:
         return encode(
             Failed(*to_wire(InvariantBroken("the server has too little memory to read that table's history")))
         )
-    except Exception as error:  # noqa: BLE001  a fault of ours: told, rather than tried again until the client gives up
-        traceback.print_exc()
+    except Exception as error:  # a fault of ours: told, rather than tried again until the client gives up
+        log.exception("read of the change history failed")
         bug = InvariantBroken(f"the history cannot be read: {type(error).__name__} {error}")
         return encode(Failed(*to_wire(bug)))
 

@@ -1,4 +1,4 @@
-"""Receipts of recent changes, so that each change is applied once, and those of one publisher in order. Pure."""
+"""Receipts of recent changes: each change is applied once, those of one publisher in order. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of one table from a data directory, read beside the server: a checkpoint, and changes from the log."""
+"""The rows of one table from a data directory, read beside the server: checkpoint, then log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room on the disk of a data directory: how much is free, and which part of that is for the commit log alone.
+"""Room on the disk of a data directory: how much is free, and how much is for the commit log alone.
 
     |<---------------------------- free ----------------------------->|
     |  warehouse, answers, history  |<------------ reserve ------------>|

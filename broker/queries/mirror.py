@@ -1,4 +1,4 @@
-"""One-time SELECTs of an embedded engine: a SQLite copy in this process that follows the tables by the change feed.
+"""One-time SELECTs of an embedded engine: a SQLite copy in memory that follows the change feed.
 
 A table is copied when a query first names it; afterwards only the rows that changed are written again, when
 the next query names it. (A server answers queries in a process of their own: `broker/server/queries.py`.)

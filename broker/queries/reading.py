@@ -1,4 +1,4 @@
-"""Reads a one-time SELECT: refuses anything else, finds its tables, and brings texts beside TIMESTAMPs into their form.
+"""Reads a one-time SELECT: refuses anything else, finds its tables, and adapts texts beside TIMESTAMPs.
 
 SQLite has no instants. A TIMESTAMP is kept as text of fixed width, 'YYYY-MM-DD HH:MM:SS.ffffff' in UTC, which
 sorts as time does (and which SQLite's own date functions read). For the comparison to be one of instants, ISO

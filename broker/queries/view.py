@@ -1,4 +1,4 @@
-"""What a view is: CREATE VIEW bound to its tables, in terms of sources and positions, and written again as SQL.
+"""What a view is: CREATE VIEW bound to its tables, as sources and positions, and written again as SQL.
 
 CREATE VIEW CHEAPEST AS SELECT n.NAME, MIN(ps.COST) FROM PARTSUPP ps JOIN SUPPLIER s ON ps.SUPPKEY = s.K
   JOIN NATION n ON s.NATIONKEY = n.K WHERE s.BALANCE > 0 GROUP BY n.NAME WITH (response_time = '50ms')

@@ -1,0 +1,1 @@
+"""Updates become messages: a channel per shape, one file per kind of subscription."""

@@ -1,4 +1,4 @@
-"""Range COUNT, SUM and AVG: relaxed to the row's own change, since nearly every update in a range matters."""
+"""Range COUNT, SUM and AVG: a message is the row's own change, since nearly every update matters."""
 
 from __future__ import annotations
 

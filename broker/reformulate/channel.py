@@ -1,4 +1,4 @@
-"""A channel: everybody who asks the same question with other constants, and what each update means for them."""
+"""A channel: all who ask the same question with other constants, and what updates mean for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First answers: what boxes select from rows, for many boxes at once. Pure functions of arrays, fit for any thread.
+"""First answers: what many boxes select from rows, as pure functions that may run in any thread.
 
 A channel copies the columns it needs (`captured`), which takes as long as copying memory; what is computed from them
 here may take its time elsewhere, while the rows change. Equal boxes are computed once. Work is bounded before it

@@ -1,4 +1,4 @@
-"""Equality joins and band joins: each change of a row becomes one message per pair of it that somebody wants.
+"""Equality and band joins: a changed row becomes one message for each of its pairs somebody wants.
 
 A changed row arrives twice, as it was and as it is. Each time the index of the other side is asked for the partners
 with which some range wants it; a partner found twice is one message. What the index cannot know (further range

@@ -29,7 +29,7 @@ class Messages:
     network/wire/PROTOCOL.md. Nodes route by them, and the answers of subscriptions here and elsewhere take them in.
     Elsewhere texts need their words: `wire` has them, for the columns of `types`.
 
-    `columns` is the same for people: `seq` and, by kind of channel, the fields named in ARCHITECTURE.md. Columns of the
+    `columns` is the same for people: `seq` and, by kind of channel, the fields named in MESSAGES.md. Columns of the
     user's tables have a prefix (`by.`, `old.`, `new.`, `row.`), so that no name of theirs can be taken for one of
     ours. Made when first asked for, because most batches are only matched, not looked at.
     """

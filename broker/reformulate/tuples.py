@@ -1,4 +1,4 @@
-"""Filters over a stream: each tuple is one message, which the network matches with the boxes of all subscriptions."""
+"""Filters over a stream: each tuple is one message, which the network matches with all boxes."""
 
 from __future__ import annotations
 

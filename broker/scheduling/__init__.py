@@ -1,1 +1,1 @@
-"""What to do next: work with an owner and a cost, policies that pick among it, and the driver that runs it."""
+"""What to do next: work with owners and costs, policies that pick, and the driver that runs it."""

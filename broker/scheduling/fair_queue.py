@@ -1,4 +1,4 @@
-"""A queue that is fair to owners: what waits, what is being served, whose turn it is, and who has most.
+"""A queue that is fair to owners: what waits, what is served, whose turn it is, who has most.
 
 What a newcomer costs does not depend on how many wait: counts and bytes are kept by owner, and owners in the order of
 each question that is asked of them (whose turn is it? who has most waiting?). Pure: `now` is an argument.

@@ -1,4 +1,4 @@
-"""Places: so many tasks are done at the same time, each as a whole; which one is next is decided when a place is free.
+"""Places: so many whole tasks run side by side, and the next is chosen when a place is free.
 
 (The driver of `broker/scheduling/driver.py` divides work into slices on one thread; here a task has a place of its own,
 a process or a simulated processor, until it ends.)

@@ -1,4 +1,4 @@
-"""The first of many keys by a rank that may change: a heap whose outdated entries are thrown away when they surface."""
+"""The first of many keys by a rank that may change: a heap that skips outdated entries."""
 
 from __future__ import annotations
 

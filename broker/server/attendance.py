@@ -1,5 +1,4 @@
-"""Channels with subscribers elsewhere: their numbers on the wire, how long they live after the last one left, and how
-long the ranges of lost subscribers do."""
+"""Channels with remote subscribers: their wire numbers, and how long they and lost ranges live on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The costs of join plans, as a file in a data directory: `hullcast calibrate` writes it, a server reads it at start.
+"""The costs of join plans in a file: `hullcast calibrate` writes it, a server reads it at its start.
 
 It is no part of the data: the log does without it, `hullcast log copy` leaves it out (another machine has other costs),
 and it may be written or removed beside a running server, which has read it already.

@@ -1,4 +1,4 @@
-"""Changes: each applied once, those of a publisher in order; publishes that arrived together become one batch."""
+"""Changes: each is applied once, in its publisher's order; publishes that arrive together are one batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The derived streams that subscriptions make: created when the first one needs it, dropped some time after the last.
+"""Streams that subscriptions to joins make: created for the first, dropped some time after the last.
 
 A subscription to a join over streams reads a stream of its own (broker/queries/derived.py), which all that are alike
 share. It is made before the subscription is understood, by a statement that is logged like any other: so it is there

@@ -8,18 +8,13 @@ way.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import math
-import os
-import signal
-import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hullcast.broker.log.history import Life, gone
-from hullcast.broker.log.history_process import SIZE, HistoryRequest, message_bytes
-from hullcast.broker.scheduling.heartbeat import Heartbeat
+from hullcast.broker.log.history_process import HistoryRequest
+from hullcast.broker.processes.child import ChildKind, ChildProcess
 from hullcast.broker.scheduling.policy import FairShare, Item
 from hullcast.network.wire.bodies import AskHistory, HistorySpan, ReadChanges, ReadTable
 from hullcast.network.wire.errors import (
@@ -30,12 +25,10 @@ from hullcast.network.wire.errors import (
     NoHistory,
     Overloaded,
 )
-from hullcast.network.wire.limits import DEFAULT
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
-    from pathlib import Path
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.log.commit_log import CommitLog
@@ -50,6 +43,15 @@ WAITING, WAITING_PER_OWNER = 1000, 100
 IDLE_S = 60.0
 #: Seconds that one portion may take; the process itself stops far earlier, unless the disk hangs.
 PATIENCE_S = 60.0
+#: It is started for a read, and says nothing but answers.
+READER = ChildKind(
+    "history",
+    "the process that reads the change history",
+    "hullcast.broker.log.history_process",
+    silence_s=PATIENCE_S,
+    first_word_s=PATIENCE_S,
+    reports=False,
+)
 
 
 @dataclass(eq=False, slots=True)
@@ -76,8 +78,14 @@ class HistoryReads:
         self._policy = FairShare()
         self._waiting: list[_WaitingRead] = []
         self._something = asyncio.Event()
-        self._process: _ReadingProcess | None = None
-        self.answered = self.failed = self.processes = 0
+        self._child = ChildProcess(READER, self._on_answer, self._on_gone)
+        self._owed: asyncio.Future[bytes] | None = None
+        self.answered = self.failed = 0
+
+    @property
+    def processes(self) -> int:
+        """Processes started so far."""
+        return self._child.lives
 
     @property
     def waiting(self) -> int:
@@ -106,9 +114,7 @@ class HistoryReads:
 
     def watch(self, now: float) -> None:
         """Called now and then: kill a process that hangs. Whoever waits for it then hears of it."""
-        if self._process is not None and (why := self._process.lost(now)):
-            log.error("history process hangs", extra={"why": why})
-            self._process.kill()
+        self._child.watch(now)
 
     async def run(self) -> None:
         """Answer reads until cancelled."""
@@ -123,21 +129,16 @@ class HistoryReads:
                     await self._serve(item)
                     self._policy.served(item, time.monotonic() - began, time.monotonic())
         finally:
-            await self._stop()
+            await self._child.stop()
 
     async def _wait(self) -> None:
         """Return when there may be something to do; end the process if there was nothing for long."""
         try:
-            async with asyncio.timeout(IDLE_S if self._process is not None else None):
+            async with asyncio.timeout(IDLE_S if self._child.running else None):
                 await self._something.wait()
         except TimeoutError:
-            await self._stop()
+            await self._child.end()
         self._something.clear()
-
-    async def _stop(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            await process.stop()
 
     def _life(self, table: str, origin: Origin) -> tuple[Life, int]:
         """A table as it is now, and the sequence number from which on tables can be read."""
@@ -183,75 +184,16 @@ class HistoryReads:
 
     async def _answer(self, reading: HistoryRequest) -> bytes:
         assert self._directory is not None
-        if self._process is None:
-            self._process = await _ReadingProcess.start(self._directory.path)
-            self.processes += 1
-        try:
-            return await self._process.ask(reading)
-        except (OSError, asyncio.IncompleteReadError):
-            log.warning("history process ended", extra={"code": self._process.returncode})
-            await self._stop()
-            raise ConnectionLost("the process that reads the change history ended") from None
+        if not self._child.running:
+            await self._child.start(str(self._directory.path))
+        self._owed = asyncio.get_running_loop().create_future()
+        self._child.write(reading)
+        return await self._owed
 
+    def _on_answer(self, body: bytes) -> None:
+        if self._owed is not None and not self._owed.done():
+            self._owed.set_result(body)
 
-class _ReadingProcess:
-    """One life of the process."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self._heartbeat = Heartbeat(process.pid, time.monotonic())
-        self._asked = False
-
-    @classmethod
-    async def start(cls, directory: Path) -> _ReadingProcess:
-        """Start the process."""
-        try:
-            return cls(
-                await asyncio.create_subprocess_exec(
-                    # not -m: what is pickled here names the module by its own name, which then is not __main__
-                    *(sys.executable, "-P", "-c", "from hullcast.broker.log.history_process import main; main()"),
-                    str(directory),
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    limit=DEFAULT.body_bytes,
-                    process_group=0,  # it gets no Ctrl-C; not a session of its own, see `step_back`
-                )
-            )
-        except OSError as error:
-            raise ConnectionLost(f"the process that reads the change history cannot be started ({error})") from error
-
-    @property
-    def returncode(self) -> int | None:
-        """How it ended, if it did."""
-        return self._process.returncode
-
-    async def ask(self, reading: HistoryRequest) -> bytes:
-        """The reply to a request."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._asked = True
-        self._heartbeat.heard(time.monotonic())
-        self._process.stdin.write(message_bytes(reading))
-        await self._process.stdin.drain()
-        (size,) = SIZE.unpack(await self._process.stdout.readexactly(SIZE.size))
-        body = await self._process.stdout.readexactly(size)
-        self._asked = False
-        return body
-
-    def lost(self, now: float) -> str | None:
-        """Why it should be killed, if it should."""
-        return self._heartbeat.lost(now, PATIENCE_S if self._asked else math.inf)
-
-    def kill(self) -> None:
-        """End it, whatever it does."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-
-    async def stop(self) -> None:
-        """End it, and wait for that."""
-        self.kill()
-        await self._process.wait()
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        with contextlib.suppress(OSError):
-            await self._process.stdin.wait_closed()
+    def _on_gone(self) -> None:
+        if self._owed is not None and not self._owed.done():
+            self._owed.set_exception(ConnectionLost(f"{READER.called} ended"))

@@ -1,4 +1,4 @@
-"""Requests that are being answered, found by the way they came: one by its id, or all that came by some links."""
+"""Requests being answered, found by their id or by the links they came through."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group commit: what requests lead to waits here until the log has it, and leaves in the order it came."""
+"""Group commit: outcomes wait here until the log has them, and leave in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One-time queries: which goes to the warehouse next, who may ask, and the rest of large answers. No SQL is read here.
+"""One-time queries: which goes to the warehouse next, who may ask, and the rest of large answers.
 
 A query waits for its turn; its text goes to the warehouse process to be read (which tables?), once for each text; the
 sender's rights are checked; then it goes there behind everything that was acknowledged before it. What is done when is

@@ -1,4 +1,4 @@
-"""Receipts on their way out: those of one client leave together, and those that nobody waits for a little later."""
+"""Receipts on their way out: those of one client leave together, unawaited ones a little later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many channels each owner keeps open: each one costs time at every update, whoever else listens to it.
+"""How many channels each owner keeps open: each one costs time at every update.
 
 A channel counts for every owner with a subscription in it, and for `linger_s` after the last of these has gone: so long
 it stays open. A conditional subscription counts with the channel that its condition reads.

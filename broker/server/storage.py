@@ -1,5 +1,4 @@
-"""The files of a server: opened at its start, with a checkpoint now and then; or, without a data directory, from the
-first one-time query on.
+"""The files of a server: its log and checkpoints, or temporary ones for queries.
 
     with a data directory    DIR: log (replies wait for it), checkpoints
     without                  nothing .. first query .. a temporary folder: log (nobody waits for it), checkpoints

@@ -1,4 +1,4 @@
-"""The streams process as the server holds it: started while there are derived streams, told of them, and started again.
+"""The streams process as the server sees it: started while there are derived streams, and restarted.
 
 The process itself is `broker/streams/process.py`. It reads tuples from the log, so all that goes to it is small: which
 queries there are, and how far the log can be read. Results come back in batches, and become tuples of their streams
@@ -9,11 +9,6 @@ so nothing else must be remembered: a process that was killed, and a server that
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import signal
-import socket
-import sys
 import time
 from collections import deque
 from dataclasses import asdict, dataclass, field
@@ -21,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from hullcast.broker.processes.child import ChildKind, ChildProcess
 from hullcast.broker.queries.derived import is_hidden
-from hullcast.broker.scheduling.heartbeat import Heartbeat
 from hullcast.broker.streams.definition import begins_behind, is_torn, kept_counts, start_of, terms_of
 from hullcast.broker.streams.messages import (
     AskPaths,
@@ -45,7 +40,6 @@ from hullcast.broker.streams.plan import kept_bytes, plan_of, query_of
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.tables.schema import AT, fold
 from hullcast.broker.tables.travel import values_of
-from hullcast.broker.warehouse.messages import Logged, MessageEnd
 from hullcast.network.wire.columns import TextColumn
 from hullcast.network.wire.errors import BadSetting, HullcastError, Overloaded, TooLarge, from_wire, to_wire
 from hullcast.network.wire.logs import logger
@@ -72,12 +66,17 @@ MOST_BEHIND = 250_000
 MOST_KEPT = 4 * MOST_BEHIND
 #: Seconds for which joins may hold publishers up before those give way that only subscriptions need.
 PATIENCE_S = 5.0
-#: Seconds without a word after which the process is taken to hang, and is killed.
-SILENCE_S = 30.0
-#: The same for its first word: it may have to compile before, which takes a minute and more where much else runs.
-FIRST_WORD_S = 300.0
-#: Seconds after a failed start before the next one, and between two looks at operators.
-RETRY_S, LOOK_S = 1.0, 1.0
+#: Its first word may come late: to compile takes a minute and more where much else runs.
+STREAMS = ChildKind(
+    "streams",
+    "the streams process",
+    "hullcast.broker.streams.process",
+    silence_s=30.0,
+    first_word_s=300.0,
+    retry_s=1.0,
+)
+#: Seconds between two looks at operators.
+LOOK_S = 1.0
 #: Seconds after which a query that failed is begun again, from then on. One that gave way to publishers waits twice as
 #: long each time, up to so many times that.
 AGAIN_S, MOST_AGAIN = 5.0, 64
@@ -141,10 +140,8 @@ class StreamsProcess:
         self._engine, self._log, self._files = engine, commit_log, files
         self._append, self._mark_gap, self._note_consumed, self._busy = append, mark_gap, note_consumed, busy
         self.policy, self._limit_bytes, self._memory_bytes = policy, limit_bytes, memory_bytes
-        self._process: asyncio.subprocess.Process | None = None
-        self._end: MessageEnd | None = None
+        self._child = ChildProcess(STREAMS, self._on_message, self._on_gone)
         self._directory: DataDirectory | None = None
-        self._starting: asyncio.Task[None] | None = None
         self._known: dict[str, _Derived] = {}  # by folded name
         self._numbered: dict[int, _Derived] = {}
         self._terms: dict[Stream, QueryTerms] = {}
@@ -157,39 +154,35 @@ class StreamsProcess:
         self._came: deque[StreamResults] = deque()  # results that wait for the disk
         self._taking = False  # the next of them, in the next turn of the event loop
         self._report = StreamsReport(0, frozenset(), {})
-        self._heartbeat: Heartbeat | None = None
-        self._next_try = self._looked_at = 0.0
+        self._looked_at = 0.0
         self._relaxed_at = 0.0  # until then publishers were not held up, or joins have given way since
-        self._spoke = False  # the process, since it was started
         self._writing: asyncio.Task[None] | None = None
         self._reading_from = engine.seq  # up to there it has read, or need not
         self._unread = self._passed_over = 0  # results of streams that no join reads: so far, and up to there
         self._tellings: deque[tuple[int, int]] = deque()  # what it was told and has not read; results unread by then
-        self.processes = 0  # started so far
         self.refused = 0  # publishes that were refused because too much waits
 
     @property
     def running(self) -> bool:
         """Whether there is a process that listens."""
-        return self._end is not None
+        return self._child.running
+
+    @property
+    def processes(self) -> int:
+        """Processes started so far."""
+        return self._child.lives
 
     # -- one life of the process -------------------------------------------------------------------------------
 
     def watch(self, now: float) -> None:
         """Called now and then: start the process if there are derived streams, kill one that hangs, and ask how its
         operators are."""
-        if self._end is not None and self._heartbeat is not None:
-            why = self._heartbeat.lost(now, SILENCE_S if self._spoke else FIRST_WORD_S)
-            if why is not None:
-                log.error("streams process hangs", extra={"why": why})
-                self._let_go()
+        self._child.watch(now)
         if not self._engine.derived:
             self._reading_from, self._passed_over = self._engine.seq, self._unread
-        if self._end is None:
-            idle = self._starting is None or self._starting.done()
-            if idle and now >= self._next_try and self._engine.derived:
-                self._next_try = now + RETRY_S
-                self._starting = asyncio.create_task(self._start(), name="server.streams")
+        if not self.running:
+            if self._engine.derived:
+                self._child.keep_started(now, self._start)
             return
         self.on_release()
         self._relieve(now)
@@ -199,17 +192,16 @@ class StreamsProcess:
         if now - self._looked_at >= LOOK_S:
             self._looked_at = now
             for one in self._known.values():
-                self._end.write(AskPaths(one.number))
+                self._child.write(AskPaths(one.number))
             self._note_tables()
 
     def _relieve(self, now: float) -> None:
         """If publishers have been held up for a while, joins of subscriptions stop, and begin again later: whoever may
         subscribe may not stop those who publish."""
-        assert self._end is not None
-        held = self._overload if self._spoke else None
+        held = self._overload if self._child.spoke else None
         late = held is not None and now - self._relaxed_at >= PATIENCE_S
         if held is not None and late:
-            self._end.write(GiveWay(bool(self._report.full), *to_wire(held)))
+            self._child.write(GiveWay(bool(self._report.full), *to_wire(held)))
         if held is None or late:
             self._relaxed_at = now
 
@@ -233,49 +225,13 @@ class StreamsProcess:
                 self._noted[stream] = _Noted(self._log.number, consumed[1], self._durable(stream))
 
     async def _start(self) -> None:
-        try:
-            directory = await self._files()
-            ours, theirs = socket.socketpair()
-        except (HullcastError, OSError) as error:
-            log.error("streams process cannot be started", extra={"why": str(error)})
-            return
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-c", "from hullcast.broker.streams.process import main; main()"),
-                str(theirs.fileno()),
-                stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                process_group=0,  # of its own: it gets no Ctrl-C; not a session, see `step_back`
-            )
-        except OSError as error:
-            ours.close()
-            log.error("streams process cannot be started", extra={"why": str(error)})
-            return
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        self._process, self._directory = process, directory
-        self._end = await MessageEnd.over(ours, self._on_message, lambda: self._on_end(process))
-        self._heartbeat, self._spoke = Heartbeat(process.pid, time.monotonic()), False
-        self.processes += 1
-        self._end.write(BeginStreams(str(directory.path), self.policy, self._limit_bytes, self._memory_bytes))
+        directory = await self._files()
+        await self._child.start(BeginStreams(str(directory.path), self.policy, self._limit_bytes, self._memory_bytes))
+        self._directory = directory
         self._definitions = self._told = -1
         self.on_release()
 
-    def _on_end(self, process: asyncio.subprocess.Process) -> None:
-        if process is self._process and self._end is not None:
-            log.warning("streams process ended", extra={"pid": process.pid})
-            self._let_go()
-
-    def _let_go(self) -> None:
-        if self._end is not None:
-            self._end.close()
-        self._end = None
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+    def _on_gone(self) -> None:
         self._known.clear()
         self._numbered.clear()
         self._came.clear()
@@ -285,19 +241,16 @@ class StreamsProcess:
 
     async def stop(self) -> None:
         """End the process, and wait for that."""
-        tasks = [task for task in (self._starting, self._writing) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._let_go()
-        if self._process is not None:
-            await self._process.wait()
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+        await self._child.stop()
 
     # -- what it is told ---------------------------------------------------------------------------------------
 
     def on_release(self) -> None:
         """More of the log is on disk; or results may go on, for which there was no room."""
-        if self._end is None or self._directory is None:
+        if not self.running or self._directory is None:
             return
         self._take_soon()
         if self._directory.log.pending_bytes and self._directory.log is not self._log:
@@ -312,7 +265,7 @@ class StreamsProcess:
         self._told = synced
         self._tellings.append((synced, self._unread))
         self._words = {name: [word for word in words if word.seq > synced] for name, words in self._words.items()}
-        self._end.write(ReleasedTo(synced, said))
+        self._child.write(ReleasedTo(synced, said))
 
     def _write(self) -> None:
         """Replies do not wait for these files (there is no data directory), but the process does."""
@@ -324,18 +277,17 @@ class StreamsProcess:
             directory = await self._files()
         except HullcastError as error:
             log.error("streams process has no files", extra={"why": str(error)})
-            self._let_go()
+            self._child.kill()
             return
         if directory is not self._directory:  # the disk refused the one before
-            self._let_go()
+            self._child.kill()
         self.on_release()
 
     def _tell_queries(self, synced: int) -> None:
-        assert self._end is not None
         derived = {fold(stream.store.table.name): stream for stream in self._engine.derived}
         for name, one in list(self._known.items()):
             if derived.get(name) is not one.stream:
-                self._end.write(CloseQuery(one.number))
+                self._child.write(CloseQuery(one.number))
                 del self._known[name], self._numbered[one.number]
         self._counts = {name: counts for name, counts in self._counts.items() if derived.get(name) is counts.stream}
         self._noted = {stream: noted for stream, noted in self._noted.items() if stream in derived.values()}
@@ -351,7 +303,6 @@ class StreamsProcess:
 
     def _open(self, name: str, stream: Stream, synced: int, *, lost: str = "") -> None:
         """Open a derived stream: behind what it has, or, if that cannot be (`lost` says why), from now on."""
-        assert self._end is not None
         self._numbers += 1
         terms = self._terms_of(stream)
         created = max(stream.store.created, stream.order.removed)  # results may be gone, by age
@@ -367,7 +318,7 @@ class StreamsProcess:
         reads = tuple(fold(side.life.table.name) for side in (terms.left, terms.right) if side is not None)
         one = _Derived(self._numbers, stream, counts, reads=reads)
         self._known[name] = self._numbered[one.number] = one
-        self._end.write(OpenQuery(one.number, terms, start, gives_way=is_hidden(stream.store.table.name)))
+        self._child.write(OpenQuery(one.number, terms, start, gives_way=is_hidden(stream.store.table.name)))
 
     def _terms_of(self, stream: Stream) -> QueryTerms:
         """What makes a derived stream; its text is read once."""
@@ -445,7 +396,7 @@ class StreamsProcess:
     def advanced(self, stream: str, seq: int, reached: float) -> None:
         """A heartbeat: a stream's time has come so far, after all updates up to `seq`."""
         name = fold(stream)
-        if self._end is not None and any(name in one.reads for one in self._known.values()):
+        if self.running and any(name in one.reads for one in self._known.values()):
             self._words.setdefault(name, []).append(TimeWord(seq, reached))
 
     def switch(self, policy: str) -> None:
@@ -453,8 +404,8 @@ class StreamsProcess:
         if policy not in OPERATOR_POLICIES:
             raise BadSetting("policy", policy, f"must be one of {', '.join(sorted(OPERATOR_POLICIES))}")
         self.policy = policy
-        if self._end is not None:
-            self._end.write(SwitchOperatorPolicy(policy))
+        if self.running:
+            self._child.write(SwitchOperatorPolicy(policy))
 
     def refuse_more(self, table: str) -> None:
         """Overloaded while too much of a stream waits for a join: its publisher tries again."""
@@ -480,9 +431,6 @@ class StreamsProcess:
     # -- what it says ------------------------------------------------------------------------------------------
 
     def _on_message(self, message: object) -> None:
-        self._spoke = True
-        if self._heartbeat is not None:
-            self._heartbeat.heard(time.monotonic())
         match message:
             case StreamResults():
                 self._came.append(message)
@@ -501,8 +449,6 @@ class StreamsProcess:
                 self._reading_from = message.read or self._reading_from  # 0: it has just begun
                 while self._tellings and self._tellings[0][0] <= message.read:
                     self._passed_over = self._tellings.popleft()[1]
-            case Logged(level, event, fields):
-                log.log(level, event, extra=fields)
 
     def _failed(self, number: int, error: HullcastError) -> None:
         one = self._numbered.get(number)
@@ -521,14 +467,13 @@ class StreamsProcess:
 
     def _take_next(self) -> None:
         self._taking = False
-        if self._came and self._end is not None and not self._busy():
+        if self._came and self.running and not self._busy():
             self._take(self._came.popleft())
             self._take_soon()
 
     def _take(self, results: StreamResults) -> None:
         """Results become tuples of their stream, if there is still one."""
-        assert self._end is not None
-        self._end.write(TookResults(results.batch_number))
+        self._child.write(TookResults(results.batch_number))
         one = self._numbered.get(results.number)
         if one is None or one.failed is not None:
             return
@@ -536,7 +481,7 @@ class StreamsProcess:
             if len(results.at):
                 self._append_results(one, results)
         except TooLarge as error:
-            self._end.write(CloseQuery(one.number))
+            self._child.write(CloseQuery(one.number))
             self._failed(one.number, error)
             return
         one.stream.consumed = results.reached  # not before its results are there: a checkpoint has both, or neither

@@ -1,4 +1,4 @@
-"""Subscribing from elsewhere: SQL becomes channels and points, with first answers or with what was missed.
+"""Subscribing over the network: SQL becomes channels and points, with first answers or what was missed.
 
 Everything here is work in slices (`broker/scheduling/driver.py`): a small request is done in one, a large one lets
 others run in between. So first answers may be older than the reply that carries them, and not all of one moment; each

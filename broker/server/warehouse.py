@@ -1,4 +1,4 @@
-"""The warehouse process as the server holds it: started, told what there is, asked, and started again when it dies.
+"""The warehouse process as the server sees it: started, informed, asked, and restarted when it dies.
 
 The process itself is `broker/warehouse/process.py`. It reads rows from the files of the data directory, so all that
 goes to it is small: which tables there are, how far they were changed, and queries. All is written in the order in
@@ -8,16 +8,12 @@ which it happens: a query comes behind everything that was acknowledged before i
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
-import socket
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from hullcast.broker.log.history import Life
-from hullcast.broker.scheduling.heartbeat import Heartbeat
+from hullcast.broker.processes.child import ChildKind, ChildProcess
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.file import ViewLife
 from hullcast.broker.warehouse.answering import with_worth
@@ -28,9 +24,7 @@ from hullcast.broker.warehouse.messages import (
     AskTables,
     Begin,
     Known,
-    Logged,
     MakeView,
-    MessageEnd,
     QueryRefused,
     Released,
     Report,
@@ -42,7 +36,6 @@ from hullcast.broker.warehouse.messages import (
 )
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.network.wire.errors import BadSetting, ConnectionLost, HullcastError, from_wire
-from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -54,17 +47,20 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.warehouse.messages import DiskLimits, QueryLimits
 
-log = logger(__name__)
-
 #: Seconds between two messages on what was released, unless a query must know.
 RELEASE_S = 0.02
 #: Tables that the process is told of at once; then others have their turn.
 TABLES_AT_ONCE = 10
-#: Seconds without a word (it reports twice a second) after which the process is taken to hang, and killed: what it is
-#: told waits in our memory.
-SILENCE_S = 30.0
-#: Seconds after a failed start before the next one that no query asks for.
-RETRY_S = 5.0
+#: It is as urgent as the server; its workers are less.
+WAREHOUSE = ChildKind(
+    "warehouse",
+    "the warehouse process",
+    "hullcast.broker.warehouse.process",
+    silence_s=30.0,
+    first_word_s=30.0,
+    retry_s=5.0,
+    niceness=0,
+)
 
 
 class LargeAnswer:
@@ -182,8 +178,7 @@ class Warehouse:
         self._engine, self._files = engine, files
         self._places, self._limits, self._disk = places, limits, disk
         self.policy = policy
-        self._process: asyncio.subprocess.Process | None = None
-        self._end: MessageEnd | None = None
+        self._child = ChildProcess(WAREHOUSE, self._on_message, self._on_gone)
         self._directory: DataDirectory | None = None
         self._starting = asyncio.Lock()
         self._known: dict[str, Table | ViewDefinition] = {}
@@ -196,16 +191,17 @@ class Warehouse:
         self._numbers = 0
         self._owed: dict[int, asyncio.Future[Any]] = {}
         self._large: dict[int, LargeAnswer] = {}
-        self._heartbeat: Heartbeat | None = None
-        self._next_try = 0.0
-        self._watching: asyncio.Task[None] | None = None
         self._report: dict[str, Any] = {}
-        self.processes = 0
 
     @property
     def running(self) -> bool:
         """Whether there is a process that listens."""
-        return self._end is not None
+        return self._child.running
+
+    @property
+    def processes(self) -> int:
+        """Processes started so far."""
+        return self._child.lives
 
     # -- one life of the process -----------------------------------------------------------------------------
 
@@ -213,62 +209,23 @@ class Warehouse:
         """Return when there is a process that knows all tables; ConnectionLost if there can be none."""
         directory = await self._files()
         async with self._starting:
-            if self._end is not None and directory is not self._directory:
-                await self._stop()
-            if self._end is None:
-                await self._start(directory)
+            if directory is not self._directory or not self.running:
+                begin = Begin(str(directory.path), self._places, self._limits, self.policy, self._disk)
+                await self._child.start(begin)
+                self._directory = directory
+                self._tally, self._tally_from = self._engine.feed.tally(), self._engine.seq
+                self._known, self._definitions, self._through = {}, -1, -1
             await self._tell_all_tables()
             if directory.log.synced_seq < self._tally_from:
                 await self.wait_released(self._tally_from)  # what the tally has not counted is on disk, and so known
                 await self._tell_all_tables()
 
-    async def _start(self, directory: DataDirectory) -> None:
-        await self._stop()
-        ours, theirs = socket.socketpair()
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                # not -m: what is pickled here names the module by its own name, which then is not __main__
-                *(sys.executable, "-P", "-c", "from hullcast.broker.warehouse.process import main; main()"),
-                str(theirs.fileno()),
-                stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                process_group=0,  # of its own: it is killed as one, and gets no Ctrl-C; not a session, see `step_back`
-            )
-        except OSError as error:
-            ours.close()
-            raise ConnectionLost(f"the warehouse process cannot be started ({error})") from error
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        process = self._process
-        self._end = await MessageEnd.over(ours, self._on_message, lambda: self._on_end(process))
-        self._directory = directory
-        self._tally, self._tally_from = self._engine.feed.tally(), self._engine.seq
-        self._known, self._definitions, self._through = {}, -1, -1
-        self._heartbeat = Heartbeat(process.pid, time.monotonic())
-        self.processes += 1
-        self._end.write(Begin(str(directory.path), self._places, self._limits, self.policy, self._disk))
-
-    def _on_end(self, process: asyncio.subprocess.Process) -> None:
-        """The process is gone: what it owes is lost, and its workers are of no use."""
-        if process is not self._process or self._end is None:
-            return
-        log.warning("warehouse process ended", extra={"pid": process.pid})  # how is not known yet
-        self._let_go()
-
-    def _let_go(self) -> None:
-        if self._end is not None:
-            self._end.close()
-        self._end = None
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+    def _on_gone(self) -> None:
+        """The process has ended: what it owes is lost."""
         if self._tally is not None:
             self._tally.close()
             self._tally = None
-        lost = ConnectionLost("the warehouse process ended")
+        lost = ConnectionLost(f"{WAREHOUSE.called} ended")
         for owed in self._owed.values():
             if not owed.done():
                 owed.set_exception(lost)
@@ -279,45 +236,27 @@ class Warehouse:
 
     async def stop(self) -> None:
         """End the process, and wait for that."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
         if self._release_due is not None:
             self._release_due.cancel()
         for _, waiting in self._released:
             waiting.cancel()
-        async with self._starting:
-            await self._stop()
-
-    async def _stop(self) -> None:
-        self._let_go()
-        process, self._process = self._process, None
-        if process is not None:
-            await process.wait()
+        await self._child.stop()
 
     def watch(self, now: float) -> None:
         """Called now and then: start the process if there are views, or a table is declared a feed; kill one that
         hangs."""
         self.on_release()  # files that replies do not wait for are written now and then
-        if self._end is not None and self._heartbeat is not None and (why := self._heartbeat.lost(now, SILENCE_S)):
-            log.error("warehouse process hangs", extra={"why": why})
-            self._let_go()
-        if self._watching is not None and not self._watching.done():
-            return
-        news = self._definitions != self._engine.definitions
-        if (self._end is None and now >= self._next_try and self._has_feeds()) or (self._end is not None and news):
-            self._next_try = now + RETRY_S
-            self._watching = asyncio.create_task(self._keep_started(), name="server.warehouse")
+        self._child.watch(now)
+        due = self._definitions != self._engine.definitions if self.running else self._has_feeds()
+        if due:
+            self._child.keep_started(now, self._keep_told)
 
     def _has_feeds(self) -> bool:
         return bool(self._engine.views) or any(table.feed is not None for table in self._engine.tables.values())
 
-    async def _keep_started(self) -> None:
-        try:
-            await self.start()
-            self.tell_released()
-        except HullcastError as error:
-            log.error("warehouse cannot be started", extra={"why": str(error)})
+    async def _keep_told(self) -> None:
+        await self.start()
+        self.tell_released()
 
     # -- what it is told -------------------------------------------------------------------------------------
 
@@ -332,12 +271,12 @@ class Warehouse:
         told = 0
         for name in [name for name in self._known if name not in stores and name not in views]:
             del self._known[name]
-            self._write(Known(name, None))
+            self._child.write(Known(name, None))
         for name, store in stores.items():
             if self._known.get(name) is store.table:
                 continue
             self._known[name] = store.table
-            self._write(Known(name, Life(store.table, store.created), len(store)))
+            self._child.write(Known(name, Life(store.table, store.created), len(store)))
             told += 1
             if told % TABLES_AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -346,7 +285,7 @@ class Warehouse:
                 continue
             if self._known.get(name) is not view and all(fold(table.name) in self._known for table in view.tables):
                 self._known[name] = view
-                self._write(Known(name, life_of(view, self._engine)))
+                self._child.write(Known(name, life_of(view, self._engine)))
         self._definitions = definitions
 
     def on_release(self) -> None:
@@ -359,7 +298,7 @@ class Warehouse:
             self._released = [one for one in self._released if not one[1].done()]
         if self._directory is None or self._directory.log.synced_seq == self._through:
             return
-        if self._end is not None and self._release_due is None:
+        if self.running and self._release_due is None:
             wait_s = max(0.0, self._told_at + RELEASE_S - time.monotonic())
             self._release_due = asyncio.get_running_loop().call_later(wait_s, self.tell_released)
 
@@ -368,7 +307,7 @@ class Warehouse:
         if self._release_due is not None:
             self._release_due.cancel()
             self._release_due = None
-        if self._tally is None or self._end is None or self._directory is None:
+        if self._tally is None or not self.running or self._directory is None:
             return
         if self._definitions < 0 or self._directory.log.synced_seq < self._tally_from:
             return  # it does not know all tables yet, or would miss what was applied before the tally began
@@ -378,7 +317,7 @@ class Warehouse:
         self._through, self._told_at = through, time.monotonic()
         stores = self._engine.stores
         tables = {name: count for store, count in counts.items() if stores.get(name := fold(store.table.name)) is store}
-        self._end.write(Released(through, self._told_at, tables))
+        self._child.write(Released(through, self._told_at, tables))
 
     async def wait_released(self, seq: int) -> None:
         """Return when the process can read everything up to a sequence number; or, while the disk has no room for that,
@@ -421,7 +360,7 @@ class Warehouse:
         owed = self._owed[number] = asyncio.get_running_loop().create_future()
         answered = False
         try:
-            self._write(message)
+            self._child.write(message)
             found = await owed
             answered = True
             return found
@@ -444,27 +383,20 @@ class Warehouse:
 
     def _withdraw(self, number: int) -> None:
         self._large.pop(number, None)
-        if self._end is not None:
-            self._end.write(Withdraw(number))
+        if self.running:
+            self._child.write(Withdraw(number))
 
     def switch(self, policy: str) -> None:
         """Let another policy decide what is done next."""
         if policy not in POLICIES:
             raise BadSetting("policy", policy, f"must be one of {', '.join(sorted(POLICIES))}")
         self.policy = policy
-        if self._end is not None:
-            self._end.write(Switch(policy))
-
-    def _write(self, message: object) -> None:
-        if self._end is None:
-            raise ConnectionLost("the warehouse process ended")
-        self._end.write(message)
+        if self.running:
+            self._child.write(Switch(policy))
 
     # -- what it says ----------------------------------------------------------------------------------------
 
     def _on_message(self, message: object) -> None:
-        if self._heartbeat is not None:
-            self._heartbeat.heard(time.monotonic())
         match message:
             case AnswerRows(number, body, spool):
                 large = None
@@ -486,8 +418,6 @@ class Warehouse:
                 self._settle(number, error)
             case Report(counters):
                 self._report = counters
-            case Logged(level, event, fields):
-                log.log(level, event, extra=fields)
 
     def _settle(self, number: int, result: object) -> None:
         owed = self._owed.get(number)

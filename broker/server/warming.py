@@ -1,4 +1,4 @@
-"""Compile or load what a server runs, before it serves: its first clients must not wait for the compiler.
+"""Compiles or loads what a server runs before it serves, so its first clients do not wait.
 
 Numba compiles a kernel on its first call and keeps it on disk (network/compiling.py says where), so this is slow
 once per machine and version. On an empty cache two processes compile one half each, at the same time; then this

@@ -1,0 +1,1 @@
+"""SQL text becomes shapes and predicates of subscriptions, or an SqlError."""

@@ -1,4 +1,4 @@
-"""CREATE and DROP, the statements that change what exists: read, and those of tables and streams written from a table.
+"""CREATE and DROP: read, and those of tables and streams written again from a table.
 Also ADVANCE STREAM, which says how far a stream's time has come."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From parameter values to their codes, one by one or a column at once, by what the placeholder is compared with.
+"""Parameter values become codes, singly or by column, by what the placeholder is compared with.
 
 Everything a caller may pass is checked here and nowhere later; `Unfit` carries the reason, and the
 binder adds which parameter and which column.

@@ -1,4 +1,4 @@
-"""What names mean inside one query: its tables, their aliases, windows over streams, and how a column is found."""
+"""What names mean inside one query: tables, aliases, windows over streams, columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Micro-batches: tuples of a stream as columns, in the order in which they came, and how far the stream is with them.
+"""Micro-batches: tuples of a stream as columns, in order, and how far the stream is with them.
 
 seqs     7    8   11   14        the tuple's sequence number in the log (its position)
 times   20   20   25   25        effective times: the largest time of the stream so far, so they never fall

@@ -1,4 +1,4 @@
-"""What the streams process is told of a derived stream: its SELECT in terms of sources and columns, and its beginning.
+"""What the streams process is told about a derived stream: its SELECT, and where it begins.
 
 The server knows the statement, the streams and how far they are; the process knows none of that, and has texts under
 codes of its own: constants travel as they are.

@@ -1,4 +1,4 @@
-"""Stream queries as they run beside the server: opened, fed from the log, stepped, and their results sent.
+"""Stream queries as they run in the streams process: opened, fed from the log, stepped, answered.
 
 Everything happens on the event loop of the streams process, some milliseconds at a time. The log is read no faster than
 operators work: while queues hold too much, nothing more is read, unless all of them wait for what has not been read yet
@@ -137,7 +137,7 @@ class LiveStreams:
     """The runner, fed from the log, as the server says."""
 
     def __init__(self, begin: BeginStreams, say: Callable[[object], None]) -> None:
-        self.say = say
+        self._say = say
         self._interner = Interner()
         self._follower = LogFollower(Path(begin.directory), self._interner)
         self._runner = Runner(
@@ -184,7 +184,7 @@ class LiveStreams:
                 if number in self._queries:
                     running = self._queries[number].running
                     memory, kept = self._runner.bounded(running), self._runner.kept(running)
-                    self.say(QueryPaths(number, self._runner.paths(running), memory, kept))
+                    self._say(QueryPaths(number, self._runner.paths(running), memory, kept))
             case SwitchOperatorPolicy(policy):
                 self._runner.switch(OPERATOR_POLICIES[policy]())
                 self._policy = policy
@@ -223,14 +223,14 @@ class LiveStreams:
                     self._open(message)
                 except OperatorFailed as failed:
                     self._operator_failed(failed)  # if it was another's, whose operators are shared
-                    self.say(QueryFailed(message.number, *to_wire(_worded(failed.error))))
+                    self._say(QueryFailed(message.number, *to_wire(_worded(failed.error))))
                 except Exception as error:  # noqa: BLE001  (others go on)
                     self._fail(message.number, error)
 
     def _fail(self, number: int, error: Exception) -> None:
         """A query cannot be opened, or cannot go on."""
         self._close(number)
-        self.say(QueryFailed(number, *to_wire(_worded(error))))
+        self._say(QueryFailed(number, *to_wire(_worded(error))))
 
     def _open(self, message: OpenQuery) -> None:
         number, terms, start, gives_way = message
@@ -245,7 +245,7 @@ class LiveStreams:
             after, bases = self._runner.resume(shared)
             self._queries[number] = _LiveQuery(shared, terms, kinds, after, bases, gives_way=gives_way)
             self._follow_sources(terms)
-            self.say(QueryOpened(number))
+            self._say(QueryOpened(number))
         else:
             self._begin(message, query, kinds, self._later.pop(number, []))
 
@@ -362,7 +362,7 @@ class LiveStreams:
         live.attached = True
         self._runner.attach(live.running)
         self._follow_sources(terms)
-        self.say(QueryOpened(number))
+        self._say(QueryOpened(number))
 
     def _follow_sources(self, terms: QueryTerms) -> None:
         for source in (terms.left, terms.right):
@@ -453,13 +453,13 @@ class LiveStreams:
             sources = [source for source in (query.terms.left, query.terms.right) if source is not None]
             if query.attached and any(fold(source.life.table.name) == name for source in sources):
                 self._close(number)
-                self.say(QueryFailed(number, *to_wire(error)))
+                self._say(QueryFailed(number, *to_wire(error)))
 
     def _operator_failed(self, failed: OperatorFailed) -> None:
         """An operator cannot go on: the queries that it works for fail, and others go on."""
         for number in [number for number, query in self._queries.items() if query.running == failed.query]:
             self._close(number)
-            self.say(QueryFailed(number, *to_wire(_worded(failed.error))))
+            self._say(QueryFailed(number, *to_wire(_worded(failed.error))))
 
     def _give_way(self, full: bool, error: HullcastError) -> None:
         """A subscriber must not stop publishers: the queries fail that only subscriptions need, if they hold, or have
@@ -549,7 +549,7 @@ class LiveStreams:
         size = size_bytes({str(place): column for place, column in enumerate(columns)})
         self._untaken.append((self._sent, size))
         self._untaken_bytes += size
-        self.say(StreamResults(self._sent, number, batch.seqs, batch.times, columns, batch.reached, resume))
+        self._say(StreamResults(self._sent, number, batch.seqs, batch.times, columns, batch.reached, resume))
 
     # -- for people --------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Selectivity and cost of the operators of a path, as measured, and the progress chart that follows from them."""
+"""Measured selectivity and cost of the operators of a path, and the progress chart they give."""
 
 from __future__ import annotations
 

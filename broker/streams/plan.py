@@ -1,4 +1,4 @@
-"""From what a stream query reads to its operators: a branch from each stream, and the trunk that they lead into.
+"""A stream query becomes operators: a branch from each stream, and the trunk they lead into.
 
     TRADES [ROWS 1000]   selection -> projection -.
                                                    window join -> projection -> results

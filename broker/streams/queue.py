@@ -1,4 +1,4 @@
-"""The queue in front of an operator: micro-batches in the order in which they came, counted in tuples and bytes."""
+"""The queue in front of an operator: micro-batches in order, counted in tuples and bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runner: takes in what streams and tables bring, runs one operator at a time, and gives out results in order.
+"""The runner: takes in streams and tables, runs one operator at a time, gives out results in order.
 
     arrive, progress, change ->  queue > operator > queue > operator > queue > operator  -> results
                                        `-- step: the driver asks the policy which queue; its operator runs once

@@ -1,4 +1,4 @@
-"""Streams by a simulated clock: queries of abstract operators, tuples that arrive, and a policy that says who runs.
+"""Streams by a simulated clock: abstract operators, arriving tuples, and a policy that picks.
 
 A policy object decides here as it does live. For long runs its decisions are compiled (`simulated_world.pick`),
 which is much faster; tests hold the two to the same decisions.

@@ -1,4 +1,4 @@
-"""The world of simulated streams, compiled: tuples in queues, a processor, time that jumps from event to event.
+"""The compiled world of simulated streams: queues, one processor, time that jumps between events.
 
 An operator works on one tuple at a time, and may be interrupted: whenever a tuple arrives, or an operator is done with
 one, it is asked again who runs next. Nothing else could change the answer of a policy that looks at priorities and

@@ -1,4 +1,4 @@
-"""Columns become codes: a batch as it came through the door (`network/wire/values.py`) is judged and coded as a whole.
+"""Columns become codes: a batch that came in is checked and coded as a whole.
 
 The server's batches and the embedded engine's take this one way. A batch of one row is coded value by value (a NumPy
 call a cell would cost more than the rest of an update), any other column by column. The short way never refuses:

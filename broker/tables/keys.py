@@ -1,4 +1,4 @@
-"""Which slot a row with this key lives in: a hash table of key codes, for whole columns of keys at a time.
+"""Finds the slot of a row by its key: a hash table of key codes, for whole columns of keys.
 
 Not a dict: at a million rows nearly every step of a dict lookup is a wait for memory (entry, key object, slot object),
 one after the other, and each entry takes some 150 bytes. Here an entry takes 16 bytes, at most half of them

@@ -1,4 +1,4 @@
-"""What is known of a stream besides its tuples: their order, when each counts as having happened, which are kept.
+"""What is known of a stream besides its tuples: their order, their times, and which are kept.
 
 A stream's tuples are rows of a `TableStore`, which has no order. Here is the order, oldest first: of each tuple its
 position and its *effective time*, the largest time that the stream had reached with it. The time column says when a

@@ -1,4 +1,4 @@
-"""Codes as columns that travel: numbers stay codes, texts take their words along, for their codes are ours alone."""
+"""Codes as columns that travel: numbers stay codes, texts take their words along."""
 
 from __future__ import annotations
 

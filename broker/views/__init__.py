@@ -1,1 +1,1 @@
-"""Views that are ready in a promised time: kept by deltas, in batches, so that what is left never takes longer."""
+"""Views that are ready in a promised time: maintained by deltas, in batches (VIEWS.md)."""

@@ -1,4 +1,4 @@
-"""What it takes to propagate the pending changes of a base table into a view: f(k) seconds for k of them.
+"""What propagating the pending changes of a base table into a view takes: f(k) seconds for k changes.
 
 Planners need three things of f (Xie (2007), section 2.2): f(0) = 0; it is *monotone*, f(k) <= f(k + 1); and it is
 *subadditive*, f(j + k) <= f(j) + f(k): a batch takes no longer than its parts one by one. Measured times are noise and

@@ -1,4 +1,4 @@
-"""Sums of REALs that never drift: kept exactly, as a whole number times a power of two, and rounded when they are read.
+"""Sums of REALs that never drift: whole numbers times a power of two, rounded when read.
 
 Every float64 is such a number, so sums and differences of them are, too: what was added and taken away again leaves
 nothing behind. SQLite keeps a sum as a BLOB (two bytes of exponent, then the number) and calls these functions.

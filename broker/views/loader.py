@@ -1,4 +1,4 @@
-"""The maintenance of views: their files are made from checkpoint and log, and changes are propagated in batches.
+"""The maintenance of views: made from checkpoint and log, then changes are propagated in batches.
 
     no file, or not usable      copies from the newest checkpoint and the log behind it, then the result from the copies
     a file                      for each table that is asked for: the log behind its own position, coalesced by key, as

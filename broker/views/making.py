@@ -1,5 +1,4 @@
-"""Views on their way: those that wait to be made, those that are made but not known as views yet, and what is left of
-those that were given up.
+"""Views on their way: waiting to be made, made but not known yet, or given up.
 
 A view is made before there is one: the server decides when it has heard what can be promised. Until then its file is
 nobody's, and whoever gives it up must see that it goes, also if a worker was killed in the very moment in which it gave

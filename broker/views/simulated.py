@@ -1,4 +1,4 @@
-"""A view by a simulated clock: a planner over changes that come in steps, with costs that the caller says."""
+"""A view by a simulated clock: a planner, changes that come in steps, and given costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The upkeep of one view: what must be propagated now, so that whoever asks finds it ready within its promise. Pure.
+"""The upkeep of one view: what must be propagated now to keep its promise. Pure.
 
     changes are released   `due`: does what is pending still take at most `limit_s`? If not, the planner says which
                            tables are propagated now

@@ -1,1 +1,1 @@
-"""The warehouse: SQLite files behind the commit log, one-time queries over them, and policies that say what is next."""
+"""The warehouse: SQLite files behind the commit log, queries over them, and policies (WAREHOUSE.md)."""

@@ -1,4 +1,4 @@
-"""A SELECT over the files of tables, in portions: the first goes out at once, the others into a spool file.
+"""A SELECT over the files of tables, in portions: the first is sent, the others go to a spool file.
 
 Rows are fetched from SQLite some at a time, so neither a large answer nor a slow client takes memory. What a statement
 may do is decided by the guard that embedded engines have as well (`broker/queries/sqlite_copy.py`); the files are

@@ -1,4 +1,4 @@
-"""The board of the warehouse: what waits, what runs, how far each table is loaded, and what that amounts to. Pure.
+"""The board of the warehouse: what waits, what runs, how far each table is loaded. Pure.
 
 Drivers change it (live, or `broker/warehouse/simulated.py` by a simulated clock), policies
 read it. Whatever must not get lost is here, never in a policy: a policy can be exchanged at any moment.

@@ -1,4 +1,4 @@
-"""The last word on every key among many changes: a load writes each key once, however often it changed."""
+"""The last word on every key among many changes, so that a load writes each key once."""
 
 from __future__ import annotations
 

@@ -126,9 +126,8 @@ class _Asked:
 class LiveWarehouse:
     """The board, driven by what the server says and what workers do."""
 
-    say: Callable[[object], None]  # to the server
-
-    def __init__(self, begin: Begin) -> None:
+    def __init__(self, begin: Begin, say: Callable[[object], None]) -> None:
+        self._say = say  # to the server
         self._directory, self._limits = Path(begin.directory), begin.limits
         self._folder, self._spools = f"{self._directory / FOLDER}", f"{self._directory / SPOOL}/{os.getpid()}-"
         self._loop = asyncio.get_running_loop()
@@ -287,7 +286,7 @@ class LiveWarehouse:
         now = time.monotonic()
         unknown = [name for name in ask.tables if name not in self._lives and name not in self._views]
         if unknown:
-            self.say(QueryRefused(ask.number, *to_wire(UnknownTable(unknown[0], ()))))
+            self._say(QueryRefused(ask.number, *to_wire(UnknownTable(unknown[0], ()))))
             return
         for name in ask.tables:
             if name not in self._views:
@@ -340,7 +339,7 @@ class LiveWarehouse:
 
     def _fail(self, asked: _Asked, error: HullcastError) -> None:
         ran_s = 0.0 if asked.began is None else time.monotonic() - asked.began
-        self.say(QueryRefused(asked.ask.number, *to_wire(error), ran_s=ran_s))
+        self._say(QueryRefused(asked.ask.number, *to_wire(error), ran_s=ran_s))
         self._drop(asked)
 
     def _forget(self, asked: _Asked) -> None:
@@ -445,11 +444,11 @@ class LiveWarehouse:
                 self._first_rows(asked, body, more)
             case NextRows(offset, size):
                 assert asked is not None
-                self.say(SpooledPart(asked.ask.number, offset, size))
+                self._say(SpooledPart(asked.ask.number, offset, size))
             case ReadPlan(plan):
                 assert isinstance(task, TextReading)
                 self._remember(task.ask.sql, plan)
-                self.say(Tables(task.ask.number, plan.tables))
+                self._say(Tables(task.ask.number, plan.tables))
             case FileMoved(lost):
                 assert asked is not None
                 self._moved(asked, lost)
@@ -490,9 +489,9 @@ class LiveWarehouse:
         asked.answered, asked.more = True, more
         number = asked.ask.number
         if more:
-            self.say(AnswerRows(number, body, str(self._spool(number))))
+            self._say(AnswerRows(number, body, str(self._spool(number))))
         else:
-            self.say(AnswerRows(number, with_worth(body, self._worth(asked)), None))
+            self._say(AnswerRows(number, with_worth(body, self._worth(asked)), None))
 
     def _worth(self, asked: _Asked) -> dict[str, Any]:
         assert asked.began is not None
@@ -528,7 +527,7 @@ class LiveWarehouse:
         elif isinstance(task, ViewBuilding) and failure is None:
             self._built(task, message.result)  # type: ignore[union-attr]  # it is Finished
         elif failure is not None:
-            self.say(QueryRefused(task.ask.number, failure.code, failure.arguments, took_s))
+            self._say(QueryRefused(task.ask.number, failure.code, failure.arguments, took_s))
             if isinstance(task, ViewBuilding):
                 self._builds.failed(task, self._views.lives.values())
         if message.spent:
@@ -539,7 +538,7 @@ class LiveWarehouse:
         view = building.ask.life.definition
         upkeep = Upkeep(tuple(measured), view.response_time_s, measured)
         self._builds.made(building)
-        self.say(ViewMade(building.ask.number, shortest_promise(list(upkeep.costs.values()))))
+        self._say(ViewMade(building.ask.number, shortest_promise(list(upkeep.costs.values()))))
 
     def _load_over(self, load: Load, took_s: float, message: Finished | Failure) -> None:
         if isinstance(message, Failure):
@@ -580,7 +579,7 @@ class LiveWarehouse:
             for asked in list(self._asked.values()):
                 question = asked.question
                 if asked.began is None and load.table in question.tables and not self.board.ready(question):
-                    self.say(QueryRefused(asked.ask.number, failure.code, failure.arguments))
+                    self._say(QueryRefused(asked.ask.number, failure.code, failure.arguments))
                     self._drop(asked)
 
     def _look(self, table: str) -> None:
@@ -601,7 +600,7 @@ class LiveWarehouse:
     def _answer_over(self, answer: Answer, took_s: float, failure: Failure | None) -> None:
         asked = self._asked[answer.question.number]
         if failure is not None:
-            self.say(QueryRefused(asked.ask.number, failure.code, failure.arguments, took_s))
+            self._say(QueryRefused(asked.ask.number, failure.code, failure.arguments, took_s))
             self._spool(asked.ask.number).unlink(missing_ok=True)
             self._forget(asked)
             self._views.over(answer.question, answered=False)
@@ -616,7 +615,7 @@ class LiveWarehouse:
             self.board.waiting.sort(key=lambda question: question.arrived)
             return
         if asked.more:
-            self.say(AnswerEnded(asked.ask.number, self._worth(asked)))
+            self._say(AnswerEnded(asked.ask.number, self._worth(asked)))
         self.counts["answered"] += 1
         self._takes_about(asked.ask.sql, took_s)
         self._views.over(answer.question, answered=True)
@@ -643,12 +642,12 @@ class LiveWarehouse:
             self._fail(asked, SqlError(shorten(asked.ask.sql), reason, "narrow it with WHERE, or join on keys"))
         elif isinstance(task, TextReading):
             refusal = SqlError(shorten(task.ask.sql), reason, "write a simpler statement")
-            self.say(QueryRefused(task.ask.number, *to_wire(refusal), ran_s=self._limits.time_s))
+            self._say(QueryRefused(task.ask.number, *to_wire(refusal), ran_s=self._limits.time_s))
             self._stop_doing(hand)
         elif isinstance(task, ViewBuilding):
             name = task.ask.life.definition.name
             refusal = SqlError(name, f"to make it was {reason}", "join on more columns, or narrow it with WHERE")
-            self.say(QueryRefused(task.ask.number, *to_wire(refusal)))
+            self._say(QueryRefused(task.ask.number, *to_wire(refusal)))
             self._stop_doing(hand)
         self._fill_soon()
 
@@ -703,10 +702,10 @@ class LiveWarehouse:
             )
         elif isinstance(task, TextReading):
             refusal = SqlError(shorten(task.ask.sql), killed, "write a simpler statement")
-            self.say(QueryRefused(task.ask.number, *to_wire(refusal)))
+            self._say(QueryRefused(task.ask.number, *to_wire(refusal)))
         elif isinstance(task, ViewBuilding):
             self._builds.stopped(task, hand.process)
-            self.say(
+            self._say(
                 QueryRefused(task.ask.number, *to_wire(ConnectionLost("the process that made the view was killed")))
             )
         self._fill_soon()

@@ -1,4 +1,4 @@
-"""A load, whole: the file of a table is brought from what it has to exactly a sequence number, in one transaction.
+"""A load: brings the file of a table to exactly one sequence number, in one transaction.
 
     no file, or not usable     newest checkpoint -> new file under another name, then the log behind it -> renamed
     a file as of `current`     the log behind `current`, coalesced by key -> upserts and deletes

@@ -1,4 +1,4 @@
-"""Looks at the files of tables and views, by the process that keeps the board: how far is each, and what is behind it?
+"""Looks at the files of tables and views: how far each is, and what it still lacks.
 
 A look takes moments, and no connection stays open after it: a fork would share it.
 """

@@ -1,21 +1,12 @@
-"""What the server, the warehouse process and its workers tell each other, and how it travels.
+"""What the server, the warehouse process and its workers tell each other; `broker/processes/ends.py` is how it travels.
 
     server <==(a socket pair)==> warehouse process <==(a socket pair each)==> workers
 
-Only our own processes have the ends of these sockets, hence pickle. A message is its length and then its bytes. All
-times are of the monotonic clock, which the processes of a machine share.
-
-Tables and plans go to a worker with the first message that has them, and by a number from then on: to pickle them each
-time takes longer than a point query does.
+All times are of the monotonic clock, which the processes of a machine share.
 """
 
 from __future__ import annotations
 
-import asyncio
-import io
-import pickle
-import socket
-import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.log.history import Life
@@ -23,13 +14,12 @@ from hullcast.broker.queries.reading import Plan
 from hullcast.broker.views.file import ViewLife
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from hullcast.broker.tables.schema import Table
 
-_SIZE = struct.Struct("<Q")
-#: Tables and plans that a worker has by numbers; when there are more, all are forgotten.
-MOST_SHARED = 256
+#: What workers remember, so that it goes to each of them once: see `SharedOut`.
+SHARED = (Life, ViewLife, Plan)
 
 
 # -- from the server to the process ------------------------------------------------------------------------
@@ -161,14 +151,6 @@ class Report(NamedTuple):
     counters: dict[str, Any]
 
 
-class Logged(NamedTuple):
-    """What the process has to say to operators: it goes to the server's log."""
-
-    level: int
-    event: str
-    fields: dict[str, str]
-
-
 # -- from the process to a worker --------------------------------------------------------------------------
 
 
@@ -291,162 +273,3 @@ class Failure(NamedTuple):
     code: str
     arguments: tuple[Any, ...]
     spent: bool = False
-
-
-# -- how they travel ---------------------------------------------------------------------------------------
-
-
-def message_bytes(message: object) -> bytes:
-    """A message as it travels."""
-    content = pickle.dumps(message, protocol=5)
-    return _SIZE.pack(len(content)) + content
-
-
-class SharedOut:
-    """Messages as they travel to an end that remembers: a table or a plan is in the first message that has it."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[int, tuple[int, object]] = {}  # by identity, which is theirs while they are kept here
-
-    def message_bytes(self, message: object) -> bytes:
-        """A message as it travels."""
-        content = io.BytesIO()
-        content.write(bytes(_SIZE.size))
-        pickler = pickle.Pickler(content, protocol=5)
-        pickler.persistent_id = self._reference  # type: ignore[method-assign]  # as documented
-        pickler.dump(message)
-        content.seek(0)
-        content.write(_SIZE.pack(len(content.getbuffer()) - _SIZE.size))
-        return content.getvalue()
-
-    def _reference(self, thing: object) -> int | tuple[int, bytes] | None:
-        if type(thing) not in (Life, ViewLife, Plan):
-            return None
-        known = self._numbers.get(id(thing))
-        if known is not None:
-            return known[0]
-        if len(self._numbers) >= MOST_SHARED:
-            self._numbers.clear()
-        number = len(self._numbers)
-        self._numbers[id(thing)] = (number, thing)
-        return number, pickle.dumps(thing, protocol=5)
-
-
-class SharedIn:
-    """The other end of `SharedOut`: what came is kept by its number. Number 0 with a thing: all before is forgotten."""
-
-    def __init__(self) -> None:
-        self._things: dict[int, object] = {}
-
-    def message(self, content: bytearray) -> Any:
-        """The message that travelled."""
-        unpickler = pickle.Unpickler(io.BytesIO(content))
-        unpickler.persistent_load = self._thing  # type: ignore[method-assign]  # as documented
-        return unpickler.load()
-
-    def _thing(self, reference: Any) -> object:
-        if isinstance(reference, int):
-            return self._things[reference]
-        number, content = reference
-        if number == 0:
-            self._things.clear()
-        self._things[number] = thing = pickle.loads(content)
-        return thing
-
-
-class BlockingEnd:
-    """An end that waits for each message: a worker's. What is written goes out when it is flushed."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._shared = SharedIn()
-        self._written: list[bytes] = []
-
-    def read(self) -> Any:
-        """The next message, and no byte behind it; EOFError if there is none any more."""
-        return self._shared.message(self._exactly(_SIZE.unpack(self._exactly(_SIZE.size))[0]))
-
-    def _exactly(self, size: int) -> bytearray:
-        content = bytearray(size)
-        left = memoryview(content)
-        while left:
-            came = self._connection.recv_into(left)
-            if not came:
-                raise EOFError
-            left = left[came:]
-        return content
-
-    def write(self, message: object) -> None:
-        """Send a message with the next flush: the other end wakes up once for all."""
-        self._written.append(message_bytes(message))
-
-    def flush(self) -> None:
-        """Send what was written."""
-        if self._written:
-            written, self._written = b"".join(self._written), []
-            self._connection.sendall(written)
-
-
-class MessageEnd(asyncio.Protocol):
-    """An end on an event loop: hands over each message as it comes, and says when there are no more."""
-
-    def __init__(
-        self,
-        on_message: Callable[[Any], None],
-        on_end: Callable[[], None],
-        shared: SharedOut | None = None,
-        on_quiet: Callable[[], None] | None = None,
-    ) -> None:
-        self._on_message, self._on_end, self._shared, self._on_quiet = on_message, on_end, shared, on_quiet
-        self._came = bytearray()
-        self._transport: asyncio.Transport | None = None
-
-    @classmethod
-    async def over(
-        cls,
-        connection: socket.socket,
-        on_message: Callable[[Any], None],
-        on_end: Callable[[], None],
-        shared: SharedOut | None = None,
-        on_quiet: Callable[[], None] | None = None,
-    ) -> MessageEnd:
-        """The end of a connected socket, which it owns from now on; with `shared`, the other one is a BlockingEnd.
-        `on_quiet` is called when all messages that came together were handed over."""
-        loop = asyncio.get_running_loop()
-        _, end = await loop.create_connection(lambda: cls(on_message, on_end, shared, on_quiet), sock=connection)
-        return end
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._came += data
-        start = 0
-        while len(self._came) - start >= _SIZE.size:
-            end = start + _SIZE.size + _SIZE.unpack_from(self._came, start)[0]
-            if len(self._came) < end:
-                break
-            with memoryview(self._came) as view:
-                message = pickle.loads(view[start + _SIZE.size : end])
-            start = end
-            self._on_message(message)
-        if start:
-            del self._came[:start]
-            if self._on_quiet is not None:
-                self._on_quiet()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._on_end()
-
-    def write(self, message: object) -> None:
-        """Send a message; it goes nowhere if the other end is gone."""
-        assert self._transport is not None
-        if not self._transport.is_closing():
-            as_bytes = message_bytes if self._shared is None else self._shared.message_bytes
-            self._transport.write(as_bytes(message))
-
-    def close(self) -> None:
-        """Send nothing more. `on_end` is called soon."""
-        if self._transport is not None:
-            self._transport.abort()

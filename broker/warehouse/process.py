@@ -12,55 +12,42 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import logging
 import shutil
-import signal
-import socket
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.broker.log.private import make_private
-from hullcast.broker.scheduling.background import step_back
+from hullcast.broker.processes.ends import BlockingEnd, MessageEnd
+from hullcast.broker.processes.logs import log_through
 from hullcast.broker.warehouse.live import SPOOL, LiveWarehouse
-from hullcast.broker.warehouse.messages import BlockingEnd, Logged, MessageEnd
 from hullcast.network import compiled
-from hullcast.network.wire.logs import event_of, fields_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import socket
 
     from hullcast.broker.warehouse.messages import Begin
 
 #: Seconds between two reports to the server.
 REPORT_S = 0.5
-#: How likely the kernel is to end this process if the machine runs out of memory (workers come first).
-OOM_SCORE = 500
 
 
-def main() -> None:
-    """Serve until the server's end of the socket is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when this ends
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
-    step_back(OOM_SCORE, 0)
-    connection = socket.socket(fileno=int(sys.argv[1]))
+def serve(connection: socket.socket) -> None:
+    """Serve until the server is gone."""
     begin = BlockingEnd(connection).read()
     compiled.load()  # once here, instead of in every worker
     _empty(Path(begin.directory) / SPOOL)
     gc.collect()
     gc.freeze()
-    with contextlib.suppress(EOFError):
-        asyncio.run(_serve(begin, connection))
+    asyncio.run(_serve(begin, connection))
 
 
 async def _serve(begin: Begin, connection: socket.socket) -> None:
-    """Serve until the server is gone."""
     gone = asyncio.Event()
-    warehouse = LiveWarehouse(begin)
+    end = MessageEnd()
+    warehouse = LiveWarehouse(begin, end.write)
     await warehouse.start()
-    end = await MessageEnd.over(connection, warehouse.on_message, gone.set, on_quiet=warehouse.on_quiet)
-    warehouse.say = end.write
-    logging.basicConfig(handlers=[ServersLog(end.write)], force=True)
+    await end.attach(connection, warehouse.on_message, gone.set, warehouse.on_quiet)
+    log_through(end.write)
     try:
         while not gone.is_set():
             end.write(warehouse.report())
@@ -77,17 +64,3 @@ def _empty(folder: Path) -> None:
         folder.unlink()
     shutil.rmtree(folder, ignore_errors=True)
     make_private(folder)
-
-
-class ServersLog(logging.Handler):
-    """Hands what is logged to the server, which has the form and the place that the operator has chosen."""
-
-    def __init__(self, say: Callable[[object], None]) -> None:
-        super().__init__()
-        self._say = say
-
-    def emit(self, record: logging.LogRecord) -> None:
-        fields = {key: str(value) for key, value in fields_of(record).items()}
-        if record.exc_info:
-            fields["traceback"] = logging.Formatter().formatException(record.exc_info)
-        self._say(Logged(record.levelno, event_of(record), fields))

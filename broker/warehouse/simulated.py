@@ -1,4 +1,4 @@
-"""The warehouse by a simulated clock: the same board and the same policies as live, with costs that the caller says.
+"""The warehouse by a simulated clock: the live board and policies, with costs that the caller gives.
 
 warehouse = SimulatedWarehouse(Myopic(), places=2, load_s=lambda load, board: ..)
 warehouse.release_at(3.0, "STOCK", rows=100)

@@ -1,4 +1,4 @@
-"""Turns: what a free worker does next is what the policy chooses, within bounds that hold for every policy. Pure.
+"""Turns: what a free worker does next, as the policy chooses within bounds for every policy. Pure.
 
 Of two places or more, queries and loads each leave one to the other. Of the places of queries one owner leaves one to
 others. The last free place of queries, and the last of loads, goes to the owner that was served least of late. Tables

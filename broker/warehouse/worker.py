@@ -1,4 +1,4 @@
-"""A worker of the warehouse: a forked child that does one task at a time, until its socket ends or it is killed.
+"""A worker of the warehouse: a forked child that does one task at a time until it is ended.
 
 It loads a table, reads a text, or runs a SELECT. A SELECT is bounded in memory by the operating system and by SQLite,
 in time by the warehouse process, which kills the worker; if that is killed itself, by an alarm. Whatever happens to it,
@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from hullcast.broker.log.directory import read_identity
 from hullcast.broker.log.space import DiskSpace
+from hullcast.broker.processes.background import step_back
+from hullcast.broker.processes.ends import BlockingEnd
 from hullcast.broker.queries.reading import read_query
-from hullcast.broker.scheduling.background import step_back
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.file import COMMIT_S, ViewLife
@@ -31,7 +32,6 @@ from hullcast.broker.warehouse.answering import Answering
 from hullcast.broker.warehouse.files import FileBounds
 from hullcast.broker.warehouse.loader import Loader
 from hullcast.broker.warehouse.messages import (
-    BlockingEnd,
     BuildView,
     DiskLimits,
     Failure,

@@ -7,12 +7,13 @@ import contextlib
 import os
 import signal
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hullcast.broker.scheduling.heartbeat import is_stopped
+from hullcast.broker.processes.ends import MessageEnd, SharedOut
+from hullcast.broker.processes.heartbeat import is_stopped
 from hullcast.broker.warehouse.files import remove_unfinished_of
-from hullcast.broker.warehouse.messages import MessageEnd, SharedOut
+from hullcast.broker.warehouse.messages import SHARED
 from hullcast.broker.warehouse.worker import serve
 from hullcast.network.wire.logs import logger
 
@@ -34,7 +35,7 @@ class Hand:
     """One worker, and what it does."""
 
     process: int
-    end: MessageEnd = field(init=False)
+    end: MessageEnd
     doing: LiveTask | None = None
     began: float = 0.0
     limit: asyncio.TimerHandle | None = None
@@ -123,13 +124,9 @@ class Workers:
         if process == 0:
             serve(theirs, self._directory, self._limits)
         theirs.close()
-        hand = Hand(process)
-        hand.end = await MessageEnd.over(
-            ours,
-            lambda message: self._on_message(hand, message),
-            lambda: self._ended(hand),
-            SharedOut(),
-            self._on_quiet,
+        hand = Hand(process, MessageEnd(SharedOut(SHARED)))
+        await hand.end.attach(
+            ours, lambda message: self._on_message(hand, message), lambda: self._ended(hand), self._on_quiet
         )
         self._hands.append(hand)
         self._on_ready()

@@ -1,4 +1,4 @@
-"""The command `hullcast`: finds the subcommand, runs it, and turns errors into one line and an exit code."""
+"""The command `hullcast`: finds the subcommand, runs it, turns errors into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("publish", "write rows from CSV, JSON lines or Parquet into a table"),
     ("delete", "delete rows by primary key"),
     ("query", "run a SELECT once"),
-    ("policy", "show or switch what decides which query, or operator, is next"),
+    ("policy", "show or set the scheduling policy of queries, or of joins over streams"),
     ("subscribe", "print the answer of a SELECT, then each change of it"),
     ("export", "write tables and their change history as Parquet, and go on later"),
     ("explain", "show how a subscription would be served, and its traffic"),

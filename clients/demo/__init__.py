@@ -1,1 +1,1 @@
-"""The demo: a cluster of processes, a synthetic market, a gateway that is killed, and SQLite as the judge."""
+"""The demo: a cluster, a synthetic market, a gateway that is killed, and SQLite as the judge."""

@@ -1,4 +1,4 @@
-"""The course of the demo (start, replay, kill a gateway in the middle, wait, judge) and its state at a moment."""
+"""The course of the demo: start, replay, kill a gateway, wait, judge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge of the demo: SQLite, filled from the publisher's record, says what every answer must be at every moment."""
+"""The judge of the demo: SQLite, filled from the publisher's record, says what each answer must be."""
 
 from __future__ import annotations
 

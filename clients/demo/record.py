@@ -1,4 +1,4 @@
-"""What the demo's processes write down: calls that were acknowledged, and events, from which answers are rebuilt."""
+"""What the demo's processes write down: acknowledged calls, and events that answers are rebuilt from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who subscribes to what in the demo: all clients to personal ranges, ten of them to one more that is on the screen."""
+"""Who subscribes to what in the demo: personal ranges for all, and ten more answers on the screen."""
 
 from __future__ import annotations
 

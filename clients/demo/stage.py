@@ -1,4 +1,4 @@
-"""The processes of the demo: a cluster, two that hold the clients, one that publishes; after `stop` none is left."""
+"""The processes of the demo: a cluster, two with clients, one that publishes; `stop` ends them all."""
 
 from __future__ import annotations
 

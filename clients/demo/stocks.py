@@ -1,4 +1,4 @@
-"""A small synthetic stock market for demonstrations: listings, sector indexes, analysts, and a trace of batches.
+"""A small synthetic stock market: listings, sector indexes, analysts, and a trace of batches.
 
 Prices walk, now and then one spikes; companies report losses (PER is NULL then), are listed and delisted;
 analysts move their targets. As in the real workload of Xie (2007), RISK and RECO are constant per stock, of few digits.

@@ -1,4 +1,4 @@
-"""What the updates cost on the wire, and what two other ways of telling the same clients would have cost.
+"""What the updates cost on the wire, and what two other approaches would have cost.
 
 All three are counted on the same tree, in messages and bytes on all links (server to root, root to gateways, gateways
 to clients), without snapshots, replays and acknowledgements:

@@ -1,4 +1,4 @@
-"""How the demo looks: one frame as a rich renderable, the same in plain lines, and the figures at the end."""
+"""How the demo looks: one frame in colour, the same in plain lines, and the figures at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's own processes: one publishes a market at an even pace, two hold the clients; all note what happens.
+"""The demo's own processes: one publishes a market, two hold the clients; all record what happens.
 
 `stage.py` starts each as `python -m hullcast.clients.demo.workers publisher` (or `subscriber`), and asks it by lines of
 JSON.

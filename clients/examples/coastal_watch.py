@@ -1,4 +1,4 @@
-"""A coastal watch: an alarm when a target comes within reach of a unit, and word when it is out of reach again.
+"""A coastal watch: an alarm when a target comes within reach of a unit, and word when it leaves.
 
 Units and targets have positions along the coast, in kilometres. How far a unit reaches, and against what, depends on
 its model: each model has one subscription, a band join. COASTAL_WATCH.md says more.

@@ -1,4 +1,4 @@
-"""A marketplace: thousands of merchants subscribe to the pairs of an offer and a request that suit their size.
+"""A marketplace: thousands of merchants subscribe to pairs of offer and request that suit them.
 
 Suppliers list what they have, customers what they need. A merchant brings the two together, and each deals in
 quantities of its own: wholesalers in large ones, retailers in small ones. MERCHANTS.md says more.

@@ -1,4 +1,4 @@
-"""Sets and rows in a client: the collection of each listener, its changes that wait, and gaps among them."""
+"""Sets and rows in a client: each listener's collection, its waiting changes, and gaps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that are published one by one, gathered: those of one turn of the event loop travel as one change."""
+"""Gathers rows that are published one by one: those of one turn of the event loop are one change."""
 
 from __future__ import annotations
 

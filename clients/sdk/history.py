@@ -1,4 +1,4 @@
-"""The change history and tables as of a sequence number, as users read them: portions, one asked for ahead."""
+"""The change history and tables at a sequence number, as users read them: in portions, one ahead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line to the server: owns the link, the session behind it, and the calls that wait; the session decides."""
+"""The line to the server: owns the link and the calls that wait; the session decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The listeners of one channel in this process: who they are, their answers, and what messages do to them."""
+"""The listeners of one channel in this process: their answers, and what messages do to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a channel's listeners have heard and nobody has taken yet: newest answers in arrays, queues where asked for."""
+"""What listeners of a channel have heard and not taken yet: newest answers, or queues."""
 
 from __future__ import annotations
 

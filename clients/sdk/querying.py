@@ -1,4 +1,4 @@
-"""One-time queries as users ask them: terms checked before anything is sent, answers a portion at a time."""
+"""One-time queries as users ask them: terms are checked first, answers come in portions."""
 
 from __future__ import annotations
 

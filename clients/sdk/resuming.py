@@ -1,4 +1,4 @@
-"""Subscribing again after a break, in portions: which groups are asked for next, and what a refusal means."""
+"""Subscribing again after a break, in portions: what is asked for next, and what a refusal means."""
 
 from __future__ import annotations
 

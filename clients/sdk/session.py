@@ -1,4 +1,4 @@
-"""The client's brain: requests waiting for replies, groups of subscriptions, the position; effects as data."""
+"""The client's brain: waiting requests, groups of subscriptions, the position; effects as data."""
 
 from __future__ import annotations
 

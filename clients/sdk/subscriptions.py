@@ -1,4 +1,4 @@
-"""Many subscriptions to one SQL text, made by one call, sent to the server in portions, and held as columns."""
+"""Many subscriptions to one SQL text, made by one call, sent in portions, held as columns."""
 
 from __future__ import annotations
 

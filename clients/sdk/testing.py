@@ -1,4 +1,4 @@
-"""`hullcast.testing`: a real server and nodes inside the test's own process, for tests of code that uses Hullcast.
+"""`hullcast.testing`: a real server and nodes inside your test's process.
 
     async with testing.cluster() as endpoint, hullcast.connect(endpoint) as hc:
         ...

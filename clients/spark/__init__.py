@@ -1,4 +1,4 @@
-"""`hullcast.spark`: tables, changes and subscriptions as a data source of Spark, `format("hullcast")` (SPARK.md).
+"""`hullcast.spark`: tables, changes and subscriptions as Spark's `format("hullcast")` (SPARK.md).
 
 hullcast.spark.register(spark)
 spark.read.format("hullcast").option("url", "tcp://127.0.0.1:7600").option("table", "STOCK").load()

@@ -1,4 +1,4 @@
-"""Tables as of a sequence number, and ranges of their change history, as Spark reads them: from the server's disk.
+"""Tables at a sequence number, and ranges of their change history, as Spark reads them.
 
 A range of the history gives the same rows whenever it is read. So an offset of a stream is a sequence number, and
 Spark's checkpoint is all that is needed to read each change once.

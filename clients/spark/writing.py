@@ -1,4 +1,4 @@
-"""Rows from Spark into a table. A task that runs again sends the same changes again, and the server applies them once.
+"""Rows from Spark into a table; a task that runs again is applied once.
 
 A task's rows go in changes of up to 50,000. Who sends a change, and its number, follow from what is written and not
 from who writes it:

@@ -1,1 +1,1 @@
-"""What messages do to the answers of the subscriptions that hear them; the same for local and remote ones."""
+"""What messages do to the answers of subscriptions, the same for local and remote ones."""

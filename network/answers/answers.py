@@ -1,4 +1,4 @@
-"""What every kind of answer can do: start from first answers, hear messages, be shown, be stored and go on from there.
+"""What every kind of answer can do: start, hear messages, be shown, be stored and resumed.
 
 A kind is a subclass of `SingleAnswers` (one value a listener, kept as numbers) or `CollectionAnswers` (a set or rows),
 and a row in the table of `kinds.py`. The embedded engine and the clients of a server run the same objects.

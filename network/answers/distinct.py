@@ -1,4 +1,4 @@
-"""DISTINCT values of a range: a message says that a value appears in some ranges, or is gone from them."""
+"""DISTINCT values of a range: a message says that a value appears in some ranges, or leaves them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of subscription kinds: what the SQL parser, the server, the engine and clients know of each is found here.
+"""The table of subscription kinds: everything the parser, server, engine and clients know of each.
 
 A new kind is one row here, its answers (a file in this folder) and its channel (a file in broker/reformulate); see
 "Adding a subscription kind" in ARCHITECTURE.md.

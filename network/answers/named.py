@@ -1,4 +1,4 @@
-"""Rows as users see them: tuples with the columns' names, and lists of them that know their columns and their worth."""
+"""Rows as users see them: tuples with column names, and lists that know their columns and worth."""
 
 from __future__ import annotations
 

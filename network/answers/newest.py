@@ -1,4 +1,4 @@
-"""Newest answers: for listeners who want only their latest answer, an event is a few array cells. The kernels of that.
+"""Kernels for listeners that want only their latest answer: an event is a few array cells.
 
 `latest` holds the sequence number of each listener's last change, `fresh` how many there were since one was taken.
 Whoever follows many listeners needs to know only whose `fresh` leaves zero (the *news*): until it is taken each of

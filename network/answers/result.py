@@ -1,4 +1,4 @@
-"""Results: answers of conditional subscriptions. Each event brings all rows anew, and what they are worth.
+"""Results of conditional subscriptions: each event brings all rows, and says how current they are.
 
 On the wire a result is one row (PROTOCOL.md, 7.3): the bodies that a query would have been answered with, as a text;
 which update of the condition led to it; and when it was computed. So it is heard, queued, replayed and stored as any

@@ -1,4 +1,4 @@
-"""Tuples of a stream: each listener hears of those in its box, in order, each once. Nothing else is kept of them."""
+"""Tuples of a stream: each listener hears those in its box, in order, each once; none is kept."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Reliable links between a child process and its parent: ordered, exactly once while both live, bounded."""
+"""Reliable links between a child process and its parent: ordered, bounded, exactly once."""

@@ -1,4 +1,4 @@
-"""Endpoints: where a process listens or dials, checked before a socket sees them, and where next if a parent is gone.
+"""Endpoints: where a process listens or dials, checked, and where to dial if a parent is gone.
 
     tcp://127.0.0.1:7600    tcp://[::1]:7600    tcp://db.example.org:7600
     tcp://*:7600            listening only: every address of this host

@@ -1,4 +1,4 @@
-"""ZeroMQ sockets: opened here and nowhere else, each option with its reason, and read by the asyncio loop."""
+"""ZeroMQ sockets: all are opened here, each option with its reason, and read by the asyncio loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the invariants M1 to M7 of PointIndex, in plain Python: slow, obvious, and used by tests only."""
+"""Checks the invariants M1 to M7 of PointIndex in plain Python, for tests only."""
 
 from __future__ import annotations
 

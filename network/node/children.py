@@ -1,4 +1,4 @@
-"""What a server and a node have in common: the links to their children, and which child gets which messages."""
+"""What server and node share: the links to their children, and which child gets which messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node's metrics, and those that a server has too: children, links, routing, pauses of the event loop.
+"""A node's metrics, and those a server has too: children, links, routing, pauses.
 
 They are made of `statistics()` and counters when a monitor is asked. Names begin with `hullcast_`, units are in the
 name (`_seconds`, `_bytes`), and what only grows ends in `_total`.

@@ -1,4 +1,4 @@
-"""A broker node: a parent above, children below, and a routing table that decides which messages go where."""
+"""A broker node: a parent above, children below, and a routing table between them."""
 
 from __future__ import annotations
 

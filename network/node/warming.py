@@ -1,4 +1,4 @@
-"""Load or compile what a node runs, before it says that it serves: its first clients must not wait for the compiler.
+"""Compiles or loads what a node runs before it serves, so its first clients do not wait.
 
 Where the code is on disk already this takes half a second. A server needs more than this: broker/server/warming.py.
 """

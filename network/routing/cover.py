@@ -1,4 +1,4 @@
-"""Cover: at most so many boxes that together contain a set of points; all a node remembers of a subtree.
+"""Cover: a few boxes that contain a set of points; all that a node remembers of a subtree.
 
 A message is passed on to a subtree iff one of its boxes meets one of the subtree's. The cover may say yes where no
 point lies (a false positive costs one needless transfer) but never no where one does (R1).

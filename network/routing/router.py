@@ -1,4 +1,4 @@
-"""Router: which neighbour gets which messages. It owns all routing state of one process, and does no I/O.
+"""Router: which neighbour gets which messages. It owns all routing state of a process. Pure.
 
 down     install(peer, *installs)    a reply with new subscriptions passes
          route(channel, columns)     messages pass: which neighbour gets which rows

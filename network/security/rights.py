@@ -1,4 +1,4 @@
-"""Rights: which key may do what with which tables. A value; it opens nothing, and the service asks it before it acts.
+"""Rights: which key may do what with which tables. A value that the service asks before it acts.
 
 The allow list is a TOML file::
 

@@ -1,4 +1,4 @@
-"""Settings that servers and nodes share: the sections [link], [security] and [log], and a part of their own."""
+"""Settings that servers and nodes share: [link], [security], [log] and a few more."""
 
 # ruff: noqa: RUF009  `option` and `part` make fields, as `dataclasses.field` does
 

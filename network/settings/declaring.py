@@ -1,4 +1,4 @@
-"""How settings are declared: one frozen object a process, whose fields carry their own documentation and limits.
+"""How settings are declared: one frozen object per process, whose fields carry texts and limits.
 
 A process declares a subclass of `SettingsBase`. Each field is an `option`, which says what it is for, what gets better
 and worse when it is raised, and its range; a field whose type is such a class is a section of the file::

@@ -1,4 +1,4 @@
-"""Settings from outside: defaults, then a TOML file, then HULLCAST_*, then flags; each value knows where it came from.
+"""Settings from outside: defaults, TOML file, HULLCAST_*, flags; each value knows its source.
 
 Later ones override earlier ones, one by one (`LoadedSettings.values`). An unknown key is refused, with a suggestion.
 An unknown variable is refused only if it looks misspelt, because other processes of a host have variables of their own

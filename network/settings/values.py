@@ -1,4 +1,4 @@
-"""From what somebody wrote (in a file, a variable or a flag) to a value of a setting's type, or the reason why not.
+"""What somebody wrote (file, variable or flag) becomes a value of a setting, or a reason why not.
 
 Text comes from the environment and from flags, TOML's own types from files; both end in the same value. A size may be
 written `64MiB`, a duration `500ms`, `15min` or `1h 30m`: the units are those that the setting's own name ends with.

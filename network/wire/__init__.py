@@ -1,0 +1,1 @@
+"""What travels: frames, bodies, columns and errors, checked against limits (PROTOCOL.md)."""

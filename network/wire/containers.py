@@ -1,4 +1,4 @@
-"""The containers of others: what a user's list, array, pandas or Arrow column holds, without importing either.
+"""What a user's list, array, pandas or Arrow column holds, without importing pandas or pyarrow.
 
 A value of theirs can only arrive if its module is loaded.
 """

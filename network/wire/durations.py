@@ -1,4 +1,4 @@
-"""Durations as people write them, in SQL, settings, flags and the SDK: `200ms`, `1m`, `1h 30m`, or plain seconds."""
+"""Durations as people write them: `200ms`, `1m`, `1h 30m`, or plain seconds."""
 
 from __future__ import annotations
 

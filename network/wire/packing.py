@@ -1,4 +1,4 @@
-"""Bytes to plain values and back: MessagePack, with the few scalars it lacks, and nothing a stranger could abuse.
+"""Bytes to plain values and back: MessagePack, the few scalars it lacks, nothing a stranger could abuse.
 
     value                          on the wire
     None, bool, float, str, bytes  MessagePack's own

@@ -1,4 +1,4 @@
-"""Columns as users hold them: what is published, bound to `?` or answered to a query may have NULLs and mixed types.
+"""Columns as users hold them, with NULLs and mixed types: published, bound to `?` or answered.
 
     in memory                       on the wire
     any column of columns.py        the same

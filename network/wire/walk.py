@@ -1,4 +1,4 @@
-"""A walk over MessagePack headers that builds nothing: is this within the limits, and whole?"""
+"""Walks over MessagePack headers, and builds nothing, to see whether bytes are whole and within limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine is measured against: the ceiling of a static tree, and the brute force that products use."""
+"""What the engine is measured against: a static tree as the ceiling, and brute force."""
 
 from __future__ import annotations
 

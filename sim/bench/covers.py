@@ -1,4 +1,4 @@
-"""Covers measured: what remembering few boxes of a gateway saves, and how many messages it lets through for nothing.
+"""Covers measured: what remembering few boxes saves, and how many needless messages they let through.
 
 Subscriptions of Table 5.1 are split over gateways, at random or by content (each gateway has those around its part of
 the domain). A root routes real messages to them: rectangles of a range MIN, and places of a range SUM over the same

@@ -1,4 +1,4 @@
-"""Node size of the A2B-tree, measured: copies of the package that differ in INNER alone run the kernel benchmark.
+"""Node size of the A2B-tree, measured: copies of the package that differ in INNER alone.
 
 INNER is a constant that the compiler folds into every address, so each size is another program: a copy in a
 temporary folder, with a cache of compiled code of its own.

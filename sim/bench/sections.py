@@ -1,4 +1,4 @@
-"""What benchmarks of several sections share: which sections are asked for, where they ran, and how they are shown."""
+"""What benchmarks with several sections share: which run, on what machine, how they are shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows into a table and out of it by Spark (`format("hullcast")`), beside the SDK alone and Spark without a server."""
+"""Rows into and out of a table by Spark, beside the SDK alone and Spark without a server."""
 
 from __future__ import annotations
 

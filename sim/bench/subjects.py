@@ -1,4 +1,4 @@
-"""What is measured on the workload of Xie (2007), Table 5.1: S-CN (its kernel, and the whole engine) and S-UN."""
+"""What is measured on Table 5.1's workload: S-CN (its kernel, and the whole engine) and S-UN."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measuring: several things in turns, so that a busy moment of the machine falls on all of them alike; or apart.
+"""Measures several things in turns, so that a busy moment of the machine falls on all of them.
 
 What is measured apart has a process of its own, because what ran before would show in its figures.
 """

@@ -1,4 +1,4 @@
-"""What a paper says of a figure, what we find, and whether the one agrees with the other: judged from data.
+"""What a paper says of a figure, what we find, and whether they agree: judged from data.
 
 Where chance has a part (which network, which workload), a statement is judged for each draw, and `over_draws` makes one
 claim of these verdicts: what the middle draw shows, from where to where the draws go, and in how many it holds.

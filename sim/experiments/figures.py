@@ -1,4 +1,4 @@
-"""`hullcast sim figures`: the sections of a paper that were asked for, each from its steps, and the report."""
+"""`hullcast sim figures`: the sections of a paper, each from its steps, and the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`report.md`: words, goals, each figure with the paper's claims and ours; `report.html`: the same, with its pictures.
+"""`report.md` and `report.html`: goals, and each figure with the paper's claims and our results.
 
 Every verdict is computed. The page is made from the text of `report.md`, so the two say the same; it needs no other
 file and nothing from the network.

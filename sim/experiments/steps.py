@@ -1,4 +1,4 @@
-"""A folder of finished steps: each counts when it is whole, so that a run can be interrupted and continued.
+"""A folder of finished steps: each counts when it is whole, so a run can be continued.
 
     OUT/run.json            the settings of the run; --resume goes on only with the same ones
     OUT/steps/NAME/         a step: its files, and step.json with its fingerprint and the files' sizes

@@ -1,4 +1,4 @@
-r"""The plane of subscriptions (x1, x2) divided among the brokers: each owns a zone, and every point has one owner.
+r"""The plane of subscriptions (x1, x2) divided among brokers: each point belongs to one zone.
 
 A subscription [x1, x2] is a point, and the zones are the leaves of a k-d tree (`division` makes it):
 

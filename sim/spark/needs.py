@@ -1,4 +1,4 @@
-"""What Spark needs: a Java that is new enough, a cluster that answers, and workers that can import this package."""
+"""What Spark needs: a new enough Java, a cluster that answers, workers that can import this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users may say about Spark: where it runs, with which settings, and what it ships, shows and writes down."""
+"""What users may say about Spark: where it runs, its settings, and what it ships and logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark sessions: started with what a simulation needs, silent, on the loopback interface, and ended without a trace.
+"""Spark sessions: started with what a simulation needs, on loopback, and ended without a trace.
 
 `SparkSession.stop()` leaves the JVM running until Python exits; here the end of the `with` block is the end of
 the JVM, of its temporary folders and of every socket to it, so that a session can be followed by another one.

@@ -1,4 +1,4 @@
-"""What is sent to a cluster's workers: this package with its compiled kernels, and the packages that it imports there.
+"""What is sent to a cluster's workers: this package with its kernels, and the packages it imports.
 
     packages-MARK.tgz   numpy, numba, pyarrow, ..: as installed here; large, and the same for weeks
     hullcast-MARK.tgz   our sources, and the compiled kernels that are there; small, made again at each change

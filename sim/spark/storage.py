@@ -1,4 +1,4 @@
-"""Places: files and folders on this machine, or wherever else Spark can write (`hdfs://`, `s3a://`, `viewfs://`, ..).
+"""Places: files and folders here, or wherever Spark can write (`hdfs://`, `s3a://`, ..).
 
 What Spark writes and what we write beside it go to the same place by the same way: for another scheme than `file:` that
 is Spark's own file system, with its settings and its credentials, which needs an open session. A place of this machine

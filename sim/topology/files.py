@@ -1,4 +1,4 @@
-"""Topologies on disk: GraphML, edge lists and INET's format, each also compressed by gzip; bzip2 is read too."""
+"""Topologies on disk: GraphML, edge lists and INET's format, also compressed."""
 
 from __future__ import annotations
 

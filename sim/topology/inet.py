@@ -1,4 +1,4 @@
-"""A topology like the Internet's of autonomous systems, by the formulas of INET-3.0 (Winick, Jamin, 2002).
+"""A topology like the Internet's autonomous systems, by INET-3.0 (Winick and Jamin (2002)).
 
 First the degrees are laid down, then the nodes are joined:
 

@@ -1,4 +1,4 @@
-"""Topologies as lines of numbers: edge lists, as SNAP, CAIDA and others publish them, and INET's own format.
+"""Topologies as lines of numbers: edge lists as SNAP and CAIDA publish them, and INET's format.
 
 An edge list has lines `a b` or `a b latency`, where a and b are whole numbers; `#` begins a comment. Spaces, tabs,
 commas or pipes are between them, in all lines the same. SNAP's variants are read too: the number of nodes alone in the

@@ -1,4 +1,4 @@
-"""How far generated topologies resemble INET's own and the real Internet: `topology.md`, and its pictures."""
+"""How far generated topologies resemble INET's own and the real Internet: `topology.md`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bursty arrivals: flows that begin by a Poisson process and send for a heavy-tailed time (ON/OFF with Pareto).
+"""Bursty arrivals: flows that begin by a Poisson process and send for a heavy-tailed time.
 
 The sum of many such flows looks like traffic of networks: bursts at every scale of time (Willinger, Paxson et al.,
 who are cited by Babcock et al. (2003) for it). A flow sends one tuple in each unit of time while it lasts.

@@ -1,4 +1,4 @@
-"""Looking over a trace: whether it is whole, and how many of its events are ignorable (the engine counts them).
+"""Checks a trace: whether it is whole, and how many of its events are ignorable.
 
 Whole: every file that `trace.json` names is there and holds the numbers it should, and they run on from file to file.
 Only the ends of the Parquet files are read (how many rows, and the least and the greatest number), so that it costs

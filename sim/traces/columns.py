@@ -1,4 +1,4 @@
-"""CSV files as people have them: which column is the symbol, the date or a price, by the names in use for it.
+"""CSV files as people have them: which column is the symbol, the date or a price, by its name.
 
 Case, spaces and signs of a name do not matter: `EPS (ttm)` is `epsttm`, `<OPEN>` and Alpha Vantage's `1. open` are
 `open`. A user who knows better says so (`CsvReading`, `--column EPS=..`), and what is not clear is refused.

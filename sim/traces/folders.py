@@ -1,4 +1,4 @@
-"""Folders that traces are written to: what is there stays a trace until the new one is whole; nothing else is touched.
+"""Folders that traces are written to: the old trace stays until the new one is whole.
 
 The files of a new trace come to lie beside those of the old one, under other names. The moment in which `trace.json` is
 written is the one in which the new trace replaces the old one, because it names the files; then the old files go. So an

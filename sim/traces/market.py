@@ -1,4 +1,4 @@
-"""A made-up stock market like the one of Xie (2007): prices and fundamentals as a data vendor would send them.
+"""A made-up stock market like that of Xie (2007): prices and fundamentals as a vendor sends them.
 
 The real workload of Xie (2007) is 3,053 stocks, 60 days, 338,415 events of which 11.7 % are not ignorable. Two knobs
 meet these figures: the share of days a stock has a price, and how widely recommendations are spread. An event is

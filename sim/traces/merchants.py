@@ -1,4 +1,4 @@
-"""Merchants who watch supply and demand (Example 1 of Xie 2007, section 4.3): two tables, changes, and many joins.
+"""Merchants who watch supply and demand (Xie (2007), section 4.3): two tables, changes, many joins.
 
 A merchant wants offers of one size that meet requests of one size, for any product. A range is narrow, and midpoints
 are uniform: a row meets a thousand others, but few of these pairs matter to anybody.

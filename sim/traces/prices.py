@@ -1,4 +1,4 @@
-"""Daily prices from CSV files as people have them, as a Spark table of text: what they mean is decided later.
+"""Daily prices from CSV files as people have them, as a Spark table of text.
 
 A folder with a file for each symbol, whose name says which (FILE_NAMES), or one long file with a column of symbols. The
 columns date, open and close are needed, by any of the names in `sim.traces.columns`. `check_prices` looks at the first

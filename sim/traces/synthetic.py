@@ -1,4 +1,4 @@
-"""The synthetic workload of Xie (2007), Table 5.1, as a trace: its rows at the start, then its updates."""
+"""The synthetic workload of Xie (2007), Table 5.1, as a trace: rows at the start, then updates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The synthetic workload of Xie (2007), Table 4.1: rows of R(A, B) and S(B, C), and standing joins over them.
+"""The synthetic workload of Xie (2007), Table 4.1: rows of R and S, and standing joins over them.
 
 How we read the table. A, B and C are whole numbers from 0 to 10,000. For select-joins B is discretised so coarsely
 that a row of R, whose B is uniform, meets `joining` rows of S on average: S.B is rounded down to multiples of

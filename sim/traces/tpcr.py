@@ -1,4 +1,4 @@
-"""Four tables of TPC-R, drawn by us: Region, Nation, Supplier and PartSupp, as large as the benchmark has them.
+"""Four tables of TPC-R, generated: Region, Nation, Supplier and PartSupp, in the benchmark's sizes.
 
 Sizes, keys and the suppliers of a part are those of the benchmark's specification; names and texts that no query here
 reads are left out. Scale 1 has 10,000 suppliers and 800,000 rows in PartSupp, 80 for each supplier.

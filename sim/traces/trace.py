@@ -1,4 +1,4 @@
-"""A trace on disk: `trace.json`, which says what it is and which files belong to it, and its events as Parquet.
+"""A trace on disk: `trace.json` describes it and names its files; its events are Parquet.
 
     DIR/trace.json          TraceInfo, and the names of the files; written last, so a folder without it is no trace
     DIR/events/*.parquet    seq, at, key, x, y (SCHEMA), about PART_EVENTS rows each

@@ -1,4 +1,4 @@
-"""From daily prices to a trace: a price is an event that puts its stock to (RECO, PER = price / EPS); dirt is counted.
+"""From daily prices to a trace: each price moves its stock to (RECO, PER = price / EPS).
 
 A row is two prices, open and close. What is wrong with a row (date, symbol, fundamentals, repetition) refuses both,
 what is wrong with a price only that one; so `2 x rows = events + refused`, and the first reason that applies is the one

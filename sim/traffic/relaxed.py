@@ -1,4 +1,4 @@
-"""CN: no server decides; every event goes wherever somebody's range holds the row's x, before or after.
+"""CN: no server decides; an event goes wherever a range holds the row's x, before or after.
 
 Nothing but the two x matters, and of these only how they lie to the ends of ranges (in a tree) or zones (in a CAN):
 the *breaks*. So each pair of positions among the breaks is paid for once a chunk, whatever the number of events.

@@ -1,4 +1,4 @@
-"""The Spark job of a replay: events in; out come rows per event, placement and approach, or sums of them.
+"""The Spark job of a replay: events in, rows per event, placement and approach out, or their sums.
 
     events  seq   ..-2 -1 | 0 1 2 3 | 4 5 6 7 | 8 9          chunks of 4 consecutive events
                   at start|  chunk 0|  chunk 1| chunk 2

@@ -1,7 +1,7 @@
 """What a document tells its reader to type works: commands parse, Python compiles, settings and variables are there.
 
-SDK.md, OPERATING.md and the README's several hosts also run: tests/clients/test_sdk_document.py,
-tests/system/test_operating_document.py.
+SDK.md, OPERATING.md and FIRST_STEPS.md also run: tests/clients/test_sdk_document.py,
+tests/system/test_operating_document.py, tests/system/test_up.py.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ALL = [(document, words) for document in CURRENT for words in commands(document)
 
 
 def test_there_are_commands_to_check() -> None:
-    assert {Path(document).name for document, _ in ALL} >= {"README.md", "OPERATING.md", "SIMULATION.md"}
+    assert {Path(document).name for document, _ in ALL} >= {"FIRST_STEPS.md", "OPERATING.md", "SIMULATION.md"}
     assert len(ALL) > 25
 
 
@@ -153,7 +153,7 @@ def test_help_states_the_defaults_that_commands_have() -> None:
     assert stated > 10
 
 
-def test_the_readmes_embedded_engine_prints_what_its_comments_say(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = [code for code in python("README.md") if "hullcast.Engine()" in code]
-    exec(compile(code, "README.md", "exec"), {})
+def test_the_embedded_engine_prints_what_its_comments_say(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = [code for code in python("FIRST_STEPS.md") if "hullcast.Engine()" in code]
+    exec(compile(code, "FIRST_STEPS.md", "exec"), {})
     assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The Python of README.md and SDK.md passes mypy --strict and pyright, which know the events that options bring."""
+"""The Python of README.md, FIRST_STEPS.md and SDK.md passes mypy --strict and pyright."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def wrong(hc: hullcast.Client) -> None:
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a module for each example of the pages, and one for `subscribe` itself."""
     folder = tmp_path_factory.mktemp("examples")
-    for number, code in enumerate(PYTHON.findall(text_of("README.md"))):
+    for number, code in enumerate(PYTHON.findall(text_of("README.md") + text_of("FIRST_STEPS.md"))):
         (folder / f"readme_{number}.py").write_text(code)
     for number, code in enumerate(PYTHON.findall(text_of("SDK.md"))):
         begin = "import hullcast\n\n\nasync def example(hc: hullcast.Client) -> None:\n"

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no types
 import pytest
 
 import hullcast
-from hullcast.broker.scheduling import heartbeat
+from hullcast.broker.processes import heartbeat
 from hullcast.broker.server import history as history_module
 from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.client import Client

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from hullcast import Client, Resync, StreamTuple
-from hullcast.broker.scheduling import heartbeat
-from hullcast.broker.scheduling.background import NICENESS
+from hullcast.broker.processes import heartbeat
+from hullcast.broker.processes.background import NICENESS
 from hullcast.broker.server import streams
 from hullcast.clients.sdk.subscription import Subscription
 from hullcast.network.wire.errors import TooLarge
@@ -172,7 +172,7 @@ async def test_a_streams_process_that_was_stopped_is_replaced_and_no_result_is_l
             monkeypatch.setattr(heartbeat, "STOPPED_S", 0.3)
             os.kill(pid, signal.SIGSTOP)
             await publish(hc, 2.0, 3.0)
-            async with asyncio.timeout(streams.SILENCE_S / 2):  # it is not the silence that is noticed
+            async with asyncio.timeout(streams.STREAMS.silence_s / 2):  # it is not the silence that is noticed
                 assert await take(heard, 2) == [2.0, 3.0]
             assert pid not in streams_processes()
             assert server_of(made).streams.status()["derived"]["L"]["gaps"] == 0

@@ -1,4 +1,4 @@
-"""The commands of broker/server/OPERATING.md, and of the README's several hosts, run as they stand there.
+"""The commands of broker/server/OPERATING.md run as they stand there.
 
 Only places differ: hosts are this one, ports are free ones, folders are the test's.
 """
@@ -136,17 +136,6 @@ async def test_the_commands_of_operating_run_word_for_word(tmp_path: Path) -> No
         place = "tcp://10.0.0.9:7600"
         await here.run([f"hullcast server --data /backup/monday --listen {place} --key keys/cluster.key --open"])
         assert "ACME" in await here.run([f'hullcast query "SELECT * FROM STOCK" --url {place} --key keys/desk.key'])
-
-
-async def test_the_readmes_several_hosts_run_word_for_word(tmp_path: Path) -> None:
-    section = README.split("## Run it on several hosts\n")[1].split("\n## ")[0]
-    lines = [line.strip() for line in section.splitlines() if line.startswith("    ")]
-    assert len(lines) == 5
-    async with sandbox(tmp_path) as here:
-        await here.run(lines[:-1])
-        shown = await here.run(lines[-1:])
-        assert "server" in shown
-        assert "node" in shown
 
 
 async def test_a_row_takes_as_much_of_the_log_as_the_document_says(tmp_path: Path) -> None:

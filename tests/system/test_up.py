@@ -22,6 +22,7 @@ from hullcast.clients.cli.commands.up import _gateways_from
 from hullcast.clients.cli.processes.child import command, environment
 from hullcast.clients.cli.processes.cluster import Cluster, Layout, Notice
 from hullcast.clients.sdk.connecting import DEFAULT_URL
+from tests.support.documents import section, text_of
 from tests.support.processes import ANYWHERE, LIMIT_S, marked, running, wait_until
 
 if TYPE_CHECKING:
@@ -150,10 +151,9 @@ async def test_gateways_have_the_ports_after_the_server_as_far_as_they_are_free(
 
 async def test_the_steps_of_the_readme_follow_each_other_and_can_be_repeated() -> None:
     """first.py twice, the commands after it, then what `hullcast up` says to try: all on one STOCK table."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
-    part = readme[readme.index("## A first subscription") : readme.index("## Without a server")]
-    first = part[part.index("```python\n") + len("```python\n") : part.index("```\n\nIf no server")]
-    commands = re.findall(r"^    \.venv/bin/(hullcast (?!up).*)$", part, re.MULTILINE)
+    (first,) = re.findall(r"^```python\n(.*?)^```$", text_of("README.md"), re.DOTALL | re.MULTILINE)
+    steps = section("FIRST_STEPS.md", "## From the shell")
+    commands = re.findall(r"^    \.venv/bin/(hullcast .*)$", steps, re.MULTILINE)
     assert [command.split()[1] for command in commands] == ["replay", "query", "query", "subscribe", "execute", "query"]
     with up() as process:
         hint = await said(process)

@@ -17,9 +17,9 @@ import numpy as np
 import psutil
 import pytest
 
+from hullcast.broker.processes.ends import message_bytes
 from hullcast.broker.server.service import Server
 from hullcast.broker.server.warehouse import Warehouse
-from hullcast.broker.warehouse.messages import message_bytes
 from hullcast.clients.sdk.client import Client
 from hullcast.network.wire.errors import HullcastError, NotPermitted, Overloaded, SqlError, UnknownTable
 from tests.support.cluster import PATIENCE_S, PATIENT, Cluster, TaskMember, cluster, wait_for
@@ -287,7 +287,7 @@ async def test_a_query_costs_the_server_no_more_where_there_are_many_tables(
         sent.append(message_bytes(message))
         return sent[-1]
 
-    monkeypatch.setattr("hullcast.broker.warehouse.messages.message_bytes", noted)
+    monkeypatch.setattr("hullcast.broker.processes.ends.message_bytes", noted)
     columns = ", ".join(f"C{i} REAL" for i in range(250))
     async with serving(tmp_path) as (_, _, hc):
         for i in range(50):

@@ -351,7 +351,7 @@ async def test_updates_that_were_not_on_disk_when_the_process_began_are_not_miss
         await hc.execute("CREATE TABLE T (K INTEGER PRIMARY KEY) WITH (period = '1m')")
         await hc.publish("T", [{"K": 1}])
         assert await hc.query("SELECT count(*) FROM T") == [(1,)]
-        server.warehouse._next_try = inf  # it is not started again by itself
+        server.warehouse._child._next_try = inf  # it is not started again by itself
         os.kill(warehouse_process().pid, signal.SIGKILL)
         await wait_for(lambda: not server.warehouse.running, "it is gone")
         write, written = os.fdatasync, threading.Event()
@@ -364,7 +364,7 @@ async def test_updates_that_were_not_on_disk_when_the_process_began_are_not_miss
             patch.setattr(os, "fdatasync", slowly)
             publishing = asyncio.create_task(hc.publish("T", [{"K": 2}]))
             await wait_for(lambda: server.engine.seq == 2, "it is applied")
-            server.warehouse._next_try = 0.0
+            server.warehouse._child._next_try = 0.0
             server.warehouse.watch(0.0)
             await wait_for(lambda: server.warehouse.running, "the process is started")
             await asyncio.sleep(0)

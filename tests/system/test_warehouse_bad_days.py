@@ -13,9 +13,9 @@ import numpy as np
 import psutil
 import pytest
 
-from hullcast.broker.scheduling import heartbeat
+from hullcast.broker.processes import heartbeat
 from hullcast.broker.server.service import Server
-from hullcast.broker.server.warehouse import SILENCE_S
+from hullcast.broker.server.warehouse import WAREHOUSE
 from hullcast.broker.warehouse.files import FOLDER
 from hullcast.broker.warehouse.live import SPOOL
 from hullcast.broker.warehouse.messages import AnswerRows, Ask
@@ -173,7 +173,7 @@ async def test_a_warehouse_that_was_stopped_is_replaced_and_the_query_answered(
         assert await hc.query("SELECT count(*) FROM T") == [(1,)]
         stopped = warehouse_process()
         stopped.suspend()
-        assert await hc.query("SELECT count(*) FROM T", timeout=SILENCE_S / 2) == [(1,)]
+        assert await hc.query("SELECT count(*) FROM T", timeout=WAREHOUSE.silence_s / 2) == [(1,)]
         assert not _lives(stopped)
         stopped = warehouse_process()
         stopped.suspend()  # otherwise all that it is told would wait in the server's memory, though nobody asks

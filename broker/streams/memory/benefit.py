@@ -1,4 +1,4 @@
-"""Expected cumulative benefit (ECB): how many results a tuple will have produced, on average, dt steps from now.
+"""Expected cumulative benefit (ECB): the results a tuple will have produced, on average, by a time.
 
     B_x(dt) = sum of Pr{the other stream shows x's value at t} for t = 1 .. dt          joining two streams
     B_x(dt) = Pr{the reference stream shows x's value at some t = 1 .. dt}              caching a relation

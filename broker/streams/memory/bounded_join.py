@@ -1,4 +1,4 @@
-"""A window join of two streams that keeps at most so many tuples: what comes in, what it joins, what may be forgotten.
+"""A window join of two streams that keeps at most so many tuples.
 
 The caller holds the tuples; this knows their values, and names them by numbers: the n-th arrival is number n, counted
 over all calls. So a caller keeps payloads by number, and forgets those in `Joined.let_go`::

@@ -1,4 +1,4 @@
-"""HEEB, the heuristic of estimated expected benefit: H_x, what a tuple is expected to produce while it is still kept.
+"""HEEB, the heuristic of estimated expected benefit: what a tuple should produce while it is kept.
 
     H_x = sum over dt >= 1 of (B_x(dt) - B_x(dt - 1)) L(dt),    L(dt) = exp(-dt / alpha)
 

@@ -1,4 +1,4 @@
-"""Tuples of two sides in arrays: found by value through hash chains, let go in the order in which they came.
+"""Tuples of two sides in arrays: found by value through hash chains, let go in order of arrival.
 
 A slot holds one tuple. Three lists go through the slots::
 

@@ -1,4 +1,4 @@
-"""What a policy of bounded memory is: it says which tuples go. Pure, and behind one face for joins and for caches.
+"""What a policy of bounded memory is: it says which tuples go, for joins and caches alike. Pure.
 
 These work on whole steps and whole numbers, as experiments and proofs do. What runs in a server decides by the same
 formulas in compiled form (worth.py).

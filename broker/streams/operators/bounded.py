@@ -1,4 +1,4 @@
-"""The store of a window join that may keep so many tuples only: which go is decided by a policy of `memory/`.
+"""The store of a window join with bounded memory; a policy of `memory/` decides which tuples go.
 
 `BoundedJoin` knows values and numbers; here are the tuples themselves, by these numbers. Results are some of those that
 whole windows would give, in the same order; how many are missed is estimated (`statistics`).

@@ -1,4 +1,4 @@
-"""The join of a stream with a table: a tuple meets the rows of the table as of its own sequence number.
+"""The join of a stream with a table: a tuple meets the table's rows at its own sequence number.
 
     tuples            7        9           12        the changes of the table are an input like the stream: before
     changes       5      8        10  11             tuple 9 is joined, 5 and 8 are applied, and 10 is not

@@ -1,4 +1,4 @@
-"""The window join of two streams: consumes both in the order of their moments, and waits where it cannot know that.
+"""The window join of two streams: consumes both in order of moments, and waits for the slower one.
 
     left    (20, 7)  (25, 11)              moments: (effective time, sequence number)
     right   (20, 8)            reached (22, 12)

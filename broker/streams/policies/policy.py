@@ -1,4 +1,4 @@
-"""What policies know of operators: the queues in front of them, and the progress charts of their paths."""
+"""What policies know of operators: their queues, and the progress charts of their paths."""
 
 from __future__ import annotations
 

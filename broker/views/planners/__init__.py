@@ -1,4 +1,4 @@
-"""Which base tables of a view are propagated now: a planner each file, `planner.py` what they have in common."""
+"""Which base tables of a view are propagated now: one planner per file, the common part in `planner.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guessed: follows the best plan for a guessed time of refresh and guessed rates, over and over (Xie (2007), 2.4.3).
+"""Guessed: follows the best plan for a guessed refresh time and guessed rates (Xie (2007), 2.4.3).
 
     round   0 ............. T0   0 ............. T0   0 ....
     acts        S   S R  S  all      S   S R  S  all     S     as planned for changes that come evenly

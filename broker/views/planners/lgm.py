@@ -1,4 +1,4 @@
-"""The best lazy-greedy-minimal plan for a refresh at a known time, by A* (Xie (2007), sections 2.3 and 2.4.2).
+"""The best lazy-greedy-minimal plan for a known refresh time, by A* (Xie (2007), 2.3 and 2.4.2).
 
 A plan that acts only at the limit, empties tables as a whole and empties no more of them than needed costs at most
 twice as much as any valid plan, and if all costs are linear as little as any. These plans are paths in a graph:

@@ -1,4 +1,4 @@
-"""What a planner is: it says which base tables of a view are propagated now. Pure: the time is an argument.
+"""What a planner is: it says which base tables of a view are propagated now. Pure.
 
 A *plan* is *valid* if at any time what is pending takes at most the limit, sum_i f_i(k_i) <= limit: then the view can
 be brought up to date within the limit whenever somebody asks. A valid action empties tables until that holds again. It

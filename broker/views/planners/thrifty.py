@@ -1,4 +1,4 @@
-"""Thrifty: at the limit, the minimal action that wastes least for the time it buys. Ours, not of a paper.
+"""Thrifty: at the limit, the minimal action that wastes least for the time it buys. Our own rule.
 
 Every change must be propagated at some time, and costs at least what it costs in the largest batch that the limit
 allows, f_i(P_i) / P_i. That much is no argument for or against any action. What is spent beyond it is *waste*:

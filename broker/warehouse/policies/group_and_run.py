@@ -1,4 +1,4 @@
-"""GroupAndRun: places are divided among tables of similar periods, so that long loads do not delay short ones.
+"""GroupAndRun: tables of similar periods share places, so long loads do not delay short ones.
 
     period     0.5 s  0.8 s  1 s     |  60 s  100 s         |  3600 s          three groups, 6 tables
     places     ceil((p - 3) 3 / 6)   |  ceil((p - 3) 2 / 6) |  ceil((p - 3) / 6)

@@ -1,4 +1,4 @@
-"""Where pending updates go between waiting queries: the most profit within a slot of time, and that at the least cost.
+"""Where pending updates go between waiting queries: the most profit within a slot, at the least cost.
 
 Every update is a *class* of positions. At position k it runs before the last k queries: that costs k times its own time
 (each of them waits for it) and brings its profit once for each of them that depends on it. Position 0, after all

@@ -1,4 +1,4 @@
-"""Myopic: load the table whose oldest pending update was released first (Bateni et al., 2009, section 4)."""
+"""Myopic: loads the table whose oldest pending update was released first (Bateni et al. (2009))."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ODRTB: on demand as well, but content with data that were right some seconds ago; for comparison with ORAD.
+"""ODRTB: on demand, but content with data that were right some seconds ago; compared with ORAD.
 
 The on-demand hybrid with relative consistency of Kao et al., *Maintaining Temporal Consistency of Discrete Objects in
 Soft Real-Time Database Systems* (2003), as Vu and Gopalkrishnan (2009) describe what they compare ORAD with.

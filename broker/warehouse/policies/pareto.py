@@ -1,4 +1,4 @@
-"""Response time against freshness: loads go between questions where they are worth most within a slot of time.
+"""Pareto: loads go between queries where they bring most within a slot of time.
 
 M. Thiele, A. Bader, W. Lehner: Multi-objective scheduling for real-time data warehouses (2009). Questions have an order
 of their own. Each says how much it prefers a short wait (qos = 1 - freshness). An update that runs before the last k

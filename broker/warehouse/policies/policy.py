@@ -1,4 +1,4 @@
-"""What a policy is: it says what a free place of the warehouse does next. Pure: the time is an argument."""
+"""What a policy is: it says what a free place of the warehouse does next. Pure."""
 
 from __future__ import annotations
 

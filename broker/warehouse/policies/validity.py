@@ -1,4 +1,4 @@
-"""Versions of objects with the time for which each is right, and readers that see one moment of all they read.
+"""Versions of objects with the time for which each is right, and readers that see one moment.
 
 From Vu and Gopalkrishnan, *On Scheduling Data Loading and View Maintenance in Soft Real-time Data Warehouses* (2009),
 sections 3.2 to 3.5. A base object gets a version from every update; a view is computed from base objects. A version is

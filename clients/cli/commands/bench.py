@@ -1,4 +1,4 @@
-"""`hullcast bench`: what the engine, a cluster, a frame and idle clients cost, beside baselines and other systems."""
+"""`hullcast bench`: what the engine, a cluster, a frame and idle clients cost, beside baselines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hullcast calibrate`: measure what the plans of standing joins cost on this machine, for the server to choose by."""
+"""`hullcast calibrate`: measures what join plans cost on this machine, for the server to choose by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all client commands have in common: where the server is, bound parameters, and the way in and out."""
+"""What all client commands share: where the server is, bound parameters, connecting and closing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hullcast demo`: a cluster of processes, live answers of every kind, a gateway killed, and every answer checked."""
+"""`hullcast demo`: live answers of every kind, a killed gateway, and every answer checked."""
 
 from __future__ import annotations
 

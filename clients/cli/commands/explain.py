@@ -1,4 +1,4 @@
-"""`hullcast explain`: what a subscription becomes, which others share its messages, and what traffic to expect."""
+"""`hullcast explain`: what a subscription becomes, who shares its messages, what traffic to expect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hullcast export`: tables and their change history as Parquet, from a running server; run again, it goes on.
+"""`hullcast export`: tables and their change history as Parquet; run again, it continues.
 
     DIR/tables/STOCK/part-00000.parquet            the rows as they were when the table was first exported
     DIR/changes/STOCK/FROM-TO.parquet              the changes with these sequence numbers

@@ -1,4 +1,4 @@
-"""Joins over streams as `hullcast explain` shows them: operators, what they were measured to take, progress charts."""
+"""Joins over streams as `hullcast explain` shows them: operators, measured costs, progress charts."""
 
 from __future__ import annotations
 

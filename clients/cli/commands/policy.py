@@ -1,4 +1,4 @@
-"""`hullcast policy`: what decides which rows are loaded and which query is answered next, or which operator runs."""
+"""`hullcast policy`: shows or sets the scheduling policy of queries, or of joins over streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar that goes away at the end, or, where output is not a terminal, plain lines on stderr.
+"""Progress of long work: a bar in a terminal, plain lines on stderr elsewhere.
 
 steps_bar   steps, and Spark's tasks within the one under way
 bar         the same for work that only says what begins now        spark_bar   a Spark session and its tasks

@@ -1,4 +1,4 @@
-"""What `hullcast server` and `hullcast node` do before they serve: read settings, keys and rights, and set up the logs.
+"""What `hullcast server` and `hullcast node` do first: settings, keys, rights, logs.
 
 Logs are one line an event on standard error, as text or as JSON, with the fields of `extra`:
 

@@ -1,4 +1,4 @@
-"""`hullcast tables`: the tables, streams and views that there are, with their columns and what they are made of."""
+"""`hullcast tables`: lists tables, streams and views, with their columns and definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a thread that reads to an event loop that sends: several batches on their way at once, and their account."""
+"""From a thread that reads to a loop that sends: several batches under way, and how they went."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows as read become rows as `Client.publish` takes them; and the table that a file needs, if there is none yet.
+"""Rows as read become rows as `Client.publish` takes them, and the table a file needs is created.
 
 CSV is text, so each cell is read as its column's type says; an empty cell is NULL. JSON and Parquet have types of their
 own. Whether a table takes the values is for the server to say, as for any client; `hullcast publish` adds the line.

@@ -1,4 +1,4 @@
-"""Traces to replay: files with a time column, recorded traces, a synthetic stock market, or Table 5.1 of Xie (2007).
+"""Traces to replay: files with a time column, recorded traces, a synthetic market, or Table 5.1.
 
 A trace is a sequence of `Piece`s, each of one table and of one kind, which can be cut anywhere.
 """

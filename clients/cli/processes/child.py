@@ -1,4 +1,4 @@
-"""Start Hullcast processes on this host, read their ready line, pass on their logs, and stop them for certain.
+"""Starts Hullcast processes on this host, reads their ready line, passes on logs, and stops them.
 
 A child holds the read end of a pipe as its standard input and stops when that ends (`--until-input-ends`), so that no
 child outlives this process, not even when it is killed. Children are in process groups of their own: Ctrl-C in a

@@ -1,4 +1,4 @@
-"""A cluster of processes on this host: one server, one root, gateways below it; nodes that die are started again."""
+"""A cluster on this host: a server, a root and gateways; nodes that die are started again."""
 
 from __future__ import annotations
 

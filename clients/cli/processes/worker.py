@@ -1,4 +1,4 @@
-"""Processes of the live benchmark and the demo: each gets tasks as lines of JSON, and answers each with a line."""
+"""Processes of the live benchmark and the demo: tasks and answers are lines of JSON."""
 
 from __future__ import annotations
 

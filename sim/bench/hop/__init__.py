@@ -1,1 +1,1 @@
-"""`hullcast bench hop`: what a frame costs each process it passes, stage by stage, beside what the machine takes."""
+"""`hullcast bench hop`: what a frame costs each process it passes, stage by stage."""

@@ -1,4 +1,4 @@
-"""The least that a hop takes on this machine: bare ZeroMQ for the same bytes, a thread's wake-up, a sync of the disk.
+"""The least a hop takes on this machine: bare ZeroMQ, a thread's wake-up, a sync of the disk.
 
 `python -m hullcast.sim.bench.hop.floor JSON` measures in processes of its own, so that nothing else shows in their CPU
 time; it prints JSON. Messages are sent at a steady rate, each by itself, and so each wakes its receiver: first as bare

@@ -1,4 +1,4 @@
-"""The budget of a frame: what each stage may cost, what it does cost, and what a cluster of real processes uses."""
+"""The budget of a frame: what each stage may cost, what it costs, and what a cluster uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The budget of a frame in the terminal and as a picture: a table for each size, and stacked bars for each process."""
+"""The budget of a frame in the terminal and as a picture: tables by size, stacked bars by process."""
 
 from __future__ import annotations
 

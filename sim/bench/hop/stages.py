@@ -1,4 +1,4 @@
-"""The stages of a frame, timed in one process: real clients, a real node and a real server, without sockets and disk.
+"""The stages of a frame, timed in one process with real clients, node and server, without sockets.
 
     publisher  --request-->  a node  --request-->  server      what travels is real bytes, by real sessions of links;
     publisher  <--receipt--  a node  <--receipt--  server      only the sockets are left out: a `Wire` holds messages

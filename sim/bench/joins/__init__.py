@@ -1,1 +1,1 @@
-"""`hullcast bench joins`: many standing joins, plan by plan, as in Xie (2007), section 4.6; and over a cluster."""
+"""`hullcast bench joins`: many standing joins, plan by plan (Xie (2007), 4.6), and over a cluster."""

@@ -1,4 +1,4 @@
-"""Many standing joins over a cluster of processes: with the server's knowledge of ranges, and with all pairs described.
+"""Standing joins over a cluster: with the server's knowledge of ranges, and with all pairs described.
 
 Both run one after the other: the same rows, the same merchants in four client processes, the same changes. "Probe" is
 a server that knows no ranges (probe.py): it describes every pair that joins, and passes on what the covers of its

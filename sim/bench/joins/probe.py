@@ -1,5 +1,6 @@
-"""`hullcast`, with a server that knows no ranges of joins: it describes every pair that joins, and passes on what the
-covers of its children let through. python -m hullcast.sim.bench.joins.probe server .. (for the benchmark of joins).
+"""A server that knows no ranges of joins and describes every pair, for the benchmark of joins.
+
+It passes on what the covers of its children let through: python -m hullcast.sim.bench.joins.probe server ..
 """
 
 from __future__ import annotations

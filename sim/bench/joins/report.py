@@ -1,4 +1,4 @@
-"""`hullcast bench joins`: all its sections as one report, the claims of Xie (2007) beside ours, and the goals."""
+"""`hullcast bench joins`: all sections as one report, the claims of Xie (2007), and the goals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the live system is compared with: a bare ZeroMQ chain, the disk alone, and a server that prunes nothing."""
+"""What the live system is compared with: a ZeroMQ chain, the disk alone, a server that prunes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bare ZeroMQ chain with the hops and frames of the live system, and nothing else: no routing, no decoding, no disk.
+"""A bare ZeroMQ chain with the hops and frames of the live system, and nothing else.
 
     publisher -> gateway 1 -> root -> server -> root -> every gateway -> every client
 

@@ -1,4 +1,4 @@
-"""The live benchmark's cluster: server, root, gateways, subscribing processes and a publisher, and what they cost."""
+"""The live benchmark's cluster: server, root, gateways, subscribers, a publisher, and their costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live system's benchmark: real processes, one run, every figure beside a baseline of the same run."""
+"""The live system's benchmark: real processes, and every figure beside a baseline of the same run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes of the live benchmark: a client with many subscriptions, and the publisher of Table 5.1's updates."""
+"""Processes of the live benchmark: a client with many subscriptions, and the publisher of updates."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`hullcast bench peers`: one job done by Hullcast and by the systems a user would try first (PEERS.md)."""
+"""`hullcast bench peers`: one job, by Hullcast and by the systems a user would try first (PEERS.md)."""

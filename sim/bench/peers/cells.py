@@ -1,4 +1,4 @@
-"""What is measured: cells by name, in groups that share a started peer, and which peers take part in which."""
+"""What is measured: cells by name, in groups that share a started peer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What incremental engines inside the publishing process share: calls go in, answers come back from their threads.
+"""What incremental engines inside the publishing process share: calls go in, answers come back.
 
 Rows join ranges by bucket of RISK, pairs outside the range are dropped, a group for each range keeps its minimum. With
 the answers comes the number of the last update that they include, in a row whose range is `COUNT`.

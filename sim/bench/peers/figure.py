@@ -1,4 +1,4 @@
-"""The picture of `bench peers`: CPU per update of each peer and cell, and by the number of connections."""
+"""The picture of `bench peers`: CPU per update, by peer and cell, and by connections."""
 
 from __future__ import annotations
 

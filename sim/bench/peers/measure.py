@@ -1,4 +1,4 @@
-"""Measure peers: start one, have it do the cells of a group, judge its answers, stop it; then the next peer."""
+"""Measures peers in turn: starts one, runs a group of cells, judges its answers, stops it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What processes use: CPU time, memory, and bytes that arrive over TCP, read the same way for every peer."""
+"""What processes use: CPU time, memory and bytes over TCP, read the same way for every peer."""
 
 from __future__ import annotations
 

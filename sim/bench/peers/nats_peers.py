@@ -1,4 +1,4 @@
-"""NATS: the broker carries every row to every client, which keeps them all and evaluates its own ranges.
+"""NATS: the broker carries every row to every client, which keeps them and evaluates its ranges.
 
 Core NATS publishes and forgets; with JetStream it keeps a stream in files and acknowledges each publish.
 """

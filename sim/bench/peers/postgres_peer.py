@@ -1,4 +1,4 @@
-"""PostgreSQL: rows are in a table, NOTIFY says that it changed, and one query answers all ranges of a client."""
+"""PostgreSQL: NOTIFY says that a table changed, and one query answers all ranges of a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Redis: pub/sub carries every row to every client that is there; a stream keeps them, and clients read on in it."""
+"""Redis: pub/sub carries every row to connected clients; a stream keeps rows for clients to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of a broker that carries rows: how a call becomes one, and the clients that apply all they get."""
+"""Messages of a broker that carries rows, and the clients that apply all they get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQLite inside the process: each call is applied, then every range that holds one of its rows is asked again."""
+"""SQLite in the process: each call is applied, then every range with one of its rows is asked again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client must do itself where the broker only carries rows: keep them all, and its own answers right.
+"""What a client must do where the broker only carries rows: keep them, and compute its own answers.
 
 Written as somebody would who cares for speed. Rows lie in buckets by RISK; a tree over the buckets has their minima, so
 the minimum of a range takes a walk through two buckets and up the tree. Ranges are in classes of similar length and

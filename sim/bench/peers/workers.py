@@ -1,4 +1,4 @@
-"""The processes of this benchmark: one publishes, others hold connections; each does its part for whichever peer."""
+"""The processes of `bench peers`: one publishes, others hold connections, for any peer."""
 
 from __future__ import annotations
 

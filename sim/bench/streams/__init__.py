@@ -1,1 +1,1 @@
-"""`hullcast bench streams`: operators, joins in bounded memory and live streams, beside baselines of the same run."""
+"""`hullcast bench streams`: operators, joins in bounded memory and live streams, beside baselines."""

@@ -1,4 +1,4 @@
-"""Queue memory of four operators in a burst, in the runner that ships, by policy; beside the simulator of the study.
+"""Queue memory of four operators in a burst, by policy, beside the study's simulator.
 
 The operators are the third query of `hullcast sim streams` ("four": the third operator is fast and selective), as real
 selections and a projection over micro-batches. Time is simulated: each operator takes for a tuple what its chart says,

@@ -1,4 +1,4 @@
-"""What the engine's sections of `hullcast bench streams` run: streams as columns, fed to a runner as a log would."""
+"""Streams as columns, fed to a runner as a log would, for the engine's sections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live sections of `hullcast bench streams`: many filters over one stream, and a join of two streams.
+"""Live sections of `bench streams`: many filters over one stream, and a join of two streams.
 
 Real processes on this machine: servers on disk, nodes, and clients. What is compared takes turns in one run.
 """

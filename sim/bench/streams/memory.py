@@ -1,4 +1,4 @@
-"""What it takes to decide which tuple a bounded join drops: microseconds an arrival, by policy and kind of stream.
+"""What it takes to decide which tuple a bounded join drops: microseconds per arrival, by policy.
 
 The join without a bound that holds as many tuples does all but decide: it finds results, and lets tuples go that leave
 their windows. RAND decides, and looks at nothing. What HEEB takes more than either is what its decisions take, with

@@ -1,4 +1,4 @@
-"""What scheduling costs: the part of the time of steps that is spent outside of operators, by policy and load.
+"""What scheduling costs: the share of time spent outside operators, by policy and load.
 
 Queries have a path of three operators each, over one stream. Beside each policy, the same without one: operators in a
 fixed order (`Runner.drain`).

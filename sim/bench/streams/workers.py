@@ -1,5 +1,4 @@
-"""Processes of `hullcast bench streams`: clients as `hullcast bench warehouse` has them, that also publish to streams,
-subscribe to many filters at once, and listen to the results of a join."""
+"""Processes of `bench streams`: clients that publish to streams, filter them, and listen to joins."""
 
 from __future__ import annotations
 

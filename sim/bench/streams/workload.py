@@ -1,4 +1,4 @@
-"""What the live sections of `hullcast bench streams` publish: ticks for many filters, and two streams to be joined."""
+"""What `bench streams` publishes live: ticks for many filters, and two streams to be joined."""
 
 from __future__ import annotations
 

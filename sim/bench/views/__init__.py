@@ -1,1 +1,1 @@
-"""`hullcast bench views`: what it takes to keep views almost ready, whether promises are kept, and who notices."""
+"""`hullcast bench views`: what keeping views almost ready takes, and whether promises are kept."""

@@ -1,4 +1,4 @@
-"""The live sections of `hullcast bench views`: promises under load, the view beside its SELECT, and the push path.
+"""Live sections of `bench views`: promises under load, a view beside its SELECT, the push path.
 
 Real processes on this machine: servers on disk, and clients. What is compared takes turns in one run.
 """

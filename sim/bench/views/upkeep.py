@@ -1,5 +1,4 @@
-"""CPU seconds to maintain one view in three ways, from the same commit log: at every change, all tables at the limit,
-and as a server does.
+"""CPU seconds to maintain one view: at every change, all tables at the limit, or as a server does.
 
 All ways use the loader of the warehouse; each has a view of its own, with the same SELECT. The log is written as a
 server writes it, each change a record, a round of changes at a time. A round ends with a refresh (unless nobody asks);

@@ -1,5 +1,4 @@
-"""Processes of `hullcast bench views`: clients as `hullcast bench warehouse` has them, that also change the tables of a
-view, ask for it at random times, and compare it with its SELECT."""
+"""Processes of `bench views`: clients that change tables, query the view, and check it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `hullcast bench views` maintains: the four-way join of Xie (2007), section 2.5, over tables of TPC-R.
+"""What `bench views` maintains: the four-way join of Xie (2007), section 2.5, over TPC-R tables.
 
 PARTSUPP has 80 offers for each supplier. Costs of offers change, and suppliers move to
 other nations. A change of an offer joins with one row of each other table, a change of a supplier with 80 offers.

@@ -1,4 +1,4 @@
-"""What Pareto's knapsack takes by size and dependency: seconds and memory, as Thiele, Bader, Lehner (2009), figure 8.
+"""What Pareto's knapsack takes by size: seconds and memory (Thiele, Bader, Lehner (2009), figure 8).
 
 The goal: 1,000 queries and 1,000 updates at once, a tenth dependent, in half a second and 100 MB, exact to the
 millisecond.

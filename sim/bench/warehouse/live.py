@@ -1,4 +1,4 @@
-"""The live sections of `hullcast bench warehouse`: policies under load, the push path beside it, and point queries.
+"""Live sections of `bench warehouse`: policies under load, the push path beside it, point queries.
 
 Real processes on this machine: servers on disk, and clients. What is compared takes turns in one run.
 """

@@ -1,4 +1,4 @@
-"""Rows a second through a load: from the commit log into the file of a table, beside plain SQLite for the same rows.
+"""Rows a second from the commit log into the file of a table, beside plain SQLite.
 
 The log is written here as a server writes it, without one: a data directory for each case. The table has rows and a
 file before; each round of each case is then one load, and cases take turns.

@@ -1,4 +1,4 @@
-"""The processes of a section of `hullcast bench warehouse`: a server on disk, a gateway, clients; and what they use."""
+"""The processes of a section of `bench warehouse`: server, gateway, clients; and what they use."""
 
 from __future__ import annotations
 

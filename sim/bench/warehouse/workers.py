@@ -1,4 +1,4 @@
-"""Processes of `hullcast bench warehouse`: a client that loads feeds, asks, publishes and hears, or probes a server.
+"""Processes of `bench warehouse`: clients that load feeds, ask, publish, listen, or probe a server.
 
 What goes on for a while (`load`, `ask`, `hear`, `probe`) is begun by one task and ended by another, so that several
 processes do it at the same time.

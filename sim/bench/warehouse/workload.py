@@ -1,4 +1,4 @@
-"""What is published and asked in `hullcast bench warehouse`: feeds with periods, and a mix of questions about them."""
+"""What `bench warehouse` publishes and asks: feeds with periods, and a mix of queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Studies, a file or a folder each, found by name: `hullcast sim NAME` runs the `STUDY` in `NAME.py` (../STUDIES.md).
+"""Studies, one file or folder each: `hullcast sim NAME` runs the `STUDY` in `NAME.py` (STUDIES.md).
 
 The first sentence of such a file is its help: `hullcast sim --help` reads it without importing the study.
 """

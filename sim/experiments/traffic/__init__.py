@@ -1,4 +1,4 @@
-"""The traffic figures of Xie (2007), chapter 5; also the replay of one workload (`hullcast sim traffic`)."""
+"""The traffic figures of Xie (2007), chapter 5, and the replay of one workload (`sim traffic`)."""
 
 from hullcast.sim import XIE
 

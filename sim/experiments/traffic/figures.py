@@ -1,4 +1,4 @@
-"""The traffic figures of Xie (2007) as a paper: its sections, how they are measured, and how its report begins."""
+"""The traffic figures of Xie (2007) as a paper: its sections, their measurements, and its report."""
 
 from __future__ import annotations
 

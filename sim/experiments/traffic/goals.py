@@ -1,4 +1,4 @@
-"""What the traffic experiments aim at, judged from the lines of Figure 5.10, with the gateways placed by content."""
+"""What the traffic experiments aim at, judged from Figure 5.10 with gateways placed by content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The market: Figure 5.10 (traffic by the number of subscriptions), node stress, and the control on another topology.
+"""The market: Figure 5.10 (traffic by subscriptions), node stress, and another topology as control.
 
 The market is a calibrated synthetic one, and real prices if given. The control replays it over a real network, such as
 the Internet's AS graph of 2006, instead of a generated topology.

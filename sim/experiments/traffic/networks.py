@@ -1,4 +1,4 @@
-"""The simulated network of an experiment: topology, brokers, placements; and the subscriptions that live on it."""
+"""The simulated network of an experiment: topology, brokers, placements and subscriptions."""
 
 from __future__ import annotations
 

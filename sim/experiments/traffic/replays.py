@@ -1,4 +1,4 @@
-"""One way to measure a workload, for all figures: a replay over the simulated network, as a step of the run."""
+"""One way to measure a workload, for all figures: a replay over the network, as a step of the run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""`hullcast sim scale`: what a large replay costs here, whether the cost of an event stays the same, and what a cluster
-would take.
+"""`hullcast sim scale`: what a large replay costs here, and what a cluster would take.
 
 Three replays: all events with all subscriptions, a tenth of the events, and a tenth of the subscriptions. Counted is
 the time of all cores (of this process and all it started), which says the same on a busy machine. Two numbers of events

@@ -1,4 +1,4 @@
-"""How the time of a replay grows with events, subscriptions and cores: ratios within one run, Spark warm."""
+"""How the time of a replay grows with events, subscriptions and cores: ratios within one run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures 5.8 and 5.9: Table 5.1's workload by its share of ignorable updates, and by its share of spikes.
+"""Figures 5.8 and 5.9: Table 5.1's workload by its shares of ignorable updates and of spikes.
 
 A spike affects many subscriptions, so the second is traffic by the number of subscriptions that an update affects.
 """

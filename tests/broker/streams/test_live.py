@@ -194,7 +194,7 @@ def test_results_wait_here_while_the_server_takes_none(tmp_path: Path, monkeypat
     running.release()
     running.finish()
     untaken: list[StreamResults] = []
-    running.streams.say = lambda message: untaken.append(message) if isinstance(message, StreamResults) else None
+    running.streams._say = lambda message: untaken.append(message) if isinstance(message, StreamResults) else None
     for _ in range(3):
         ledger.append("R", [(1.0, 0, 1)] * 50)
         running.release()

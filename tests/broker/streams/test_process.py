@@ -6,7 +6,6 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from hullcast.broker.log.history import Life
+from hullcast.broker.processes.ends import BlockingEnd, message_bytes
+from hullcast.broker.server.streams import STREAMS
 from hullcast.broker.streams.batch import StreamMoment
 from hullcast.broker.streams.messages import (
     AskPaths,
@@ -38,7 +39,6 @@ from hullcast.broker.streams.operators.windows import StreamWindow
 from hullcast.broker.streams.plan import StreamInput, StreamQuery, TableInput, WantedRanges
 from hullcast.broker.tables.schema import Column
 from hullcast.broker.tables.travel import Codes
-from hullcast.broker.warehouse.messages import BlockingEnd, message_bytes
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import HistoryGone, from_wire
 from hullcast.network.wire.values import keys_to_column, rows_to_columns
@@ -131,12 +131,7 @@ class StreamsProcess:
 
     def start(self) -> None:
         ours, theirs = socket.socketpair()
-        command = "from hullcast.broker.streams.process import main; main()"
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", command, str(theirs.fileno())],
-            stdin=subprocess.DEVNULL,
-            pass_fds=(theirs.fileno(),),
-        )
+        self.process = subprocess.Popen(STREAMS.command(theirs), stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),))
         theirs.close()
         self.connection = ours
         self.connection.settimeout(MOST_S)

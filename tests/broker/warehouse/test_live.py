@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -39,13 +39,15 @@ from hullcast.network.wire.bodies import QueryAnswer, decode, encode
 from hullcast.network.wire.errors import from_wire
 from tests.broker.warehouse.test_files import life_of
 
+#: The largest number that a process could have; none has it.
+NO_PROCESS = (1 << 31) - 1
+
 
 class SpokenWorker(Hand):
     """A worker that does nothing by itself."""
 
     def __init__(self) -> None:
-        super().__init__(process=0)
-        self.end: Any = self
+        super().__init__(NO_PROCESS, cast("Any", self))
         self.tasks: list[object] = []
 
     def write(self, message: object) -> None:
@@ -55,9 +57,9 @@ class SpokenWorker(Hand):
 async def test_an_answer_is_worth_what_its_reader_saw_though_a_load_has_ended_since(tmp_path: Path) -> None:
     said: list[object] = []
     warehouse = LiveWarehouse(
-        Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30))
+        Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30)),
+        said.append,
     )
-    warehouse.say = said.append
     loader, reader = SpokenWorker(), SpokenWorker()
     warehouse._workers._hands += [loader, reader]
     warehouse.on_message(Known("t", life_of("T", "K INTEGER PRIMARY KEY")))
@@ -91,9 +93,9 @@ async def test_a_view_that_is_being_made_holds_up_no_load_and_is_given_up_in_the
     monkeypatch.setattr("hullcast.broker.warehouse.live.BUILD_S", 0.01)
     said: list[object] = []
     warehouse = LiveWarehouse(
-        Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30))
+        Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30)),
+        said.append,
     )
-    warehouse.say = said.append
     builder, loader = SpokenWorker(), SpokenWorker()
     warehouse._workers._hands += [builder, loader]
     table = life_of("T", "K INTEGER PRIMARY KEY")
@@ -124,9 +126,9 @@ async def test_a_propagation_that_takes_long_makes_way_for_other_views(
     keeps the place of views."""
     monkeypatch.setattr("hullcast.broker.warehouse.live.LONG_S", 0.01)
     warehouse = LiveWarehouse(
-        Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30))
+        Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30)),
+        lambda message: None,
     )
-    warehouse.say = lambda message: None
     hands = [SpokenWorker() for _ in range(3)]
     warehouse._workers._hands += hands
     hired: list[SpokenWorker] = []

@@ -1,4 +1,4 @@
-"""`hullcast sim topology`, `trace`, `traffic`, `scale`, `figures`, studies: what a workload costs, by Spark."""
+"""`hullcast sim`: topologies, traces, replays, figures and studies, by Spark."""
 
 from __future__ import annotations
 

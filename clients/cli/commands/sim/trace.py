@@ -1,4 +1,4 @@
-"""`hullcast sim trace yahoo`, `market` and `table51`: make a trace of events, as a folder of Parquet files."""
+"""`hullcast sim trace`: makes a trace of events (yahoo, market, table51) as Parquet files."""
 
 from __future__ import annotations
 

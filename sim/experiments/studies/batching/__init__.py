@@ -1,4 +1,4 @@
-"""How to keep views almost ready: planners of batched maintenance, a part each (example, plans, limits, real).
+"""How to keep views almost ready: planners of batched maintenance, in four parts.
 
 Each part is a module: `points`, `measure` and `sections` as a study has them, and `WORDS`. `--only plans` runs one.
 All but `real` are simulated: a row is the same on any machine. `real` measures processor time in SQLite on the

@@ -1,4 +1,4 @@
-"""What there is to gain from planning, by the limit: the costs of `plans`, one change of each table in each step.
+"""What planning can gain, by the limit: the costs of `plans`, one change per table and step.
 
 If the limit is far above what a batch costs however small it is, a refresh of everything is a large batch already, and
 there is little to gain. If it is just above, a refresh pays these fixed costs again and again.

@@ -1,4 +1,4 @@
-"""Planners over T and over four kinds of arrivals, with four shapes of costs (Xie (2007), figures 2.6 and 2.7).
+"""Planners over T and four kinds of arrivals, with four cost shapes (Xie (2007), figures 2.6, 2.7).
 
 The measured costs are those of the part `real`: MIN over PartSupp, Supplier, Nation and Region at scale 1, an index on
 PartSupp only. In the thesis NAIVE refreshes a bit more than 20 times in 1,000 steps at a limit of 20 s. So seconds are

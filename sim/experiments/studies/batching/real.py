@@ -1,4 +1,4 @@
-"""Views in SQLite: what batches take, and whether simulated totals are the real ones (Xie (2007), figures 2.1 to 2.5).
+"""Views in SQLite: what batches take, and whether simulated totals are real (Xie (2007), 2.1 to 2.5).
 
 Here seconds are measured (processor time of one thread), so rows differ from run to run. A row measures the costs of
 batches, lets a planner decide with them by the simulated clock, and then does the same with the view itself.

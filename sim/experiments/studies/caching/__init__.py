@@ -1,4 +1,4 @@
-"""Which tuples a join of streams keeps: HEEB and rivals, a part each (joins, real, lookahead, split, live).
+"""Which tuples a join of streams keeps: HEEB and its rivals, in five parts.
 
 Each part is a module: `points`, `measure` and `sections` as a study has them; `real` needs the temperatures that were
 given (`--data`). `--only joins` runs one. All is simulated: a row is the same on any machine.

@@ -1,4 +1,4 @@
-r"""Policies by min-cost flow: OPT-offline, which knows the whole future, and FlowExpect, which knows chances of it.
+r"""Policies by min-cost flow: OPT-offline knows the future, FlowExpect knows its chances.
 
 A slot of the memory is a unit of flow through time. It rests, or is with a tuple from its arrival on, step by step, and
 may leave it after any step; a step with a tuple costs minus what the tuple then produces, on average::

@@ -1,4 +1,4 @@
-"""The join that a server runs: compiled, with windows, models fitted as it goes, and an estimate of what it misses."""
+"""The join that a server runs: compiled, with windows, fitted models, and an estimate of its misses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""REAL: a cache of rows by temperature, which daily temperatures refer to (figure 3.14, and 3.16, 3.17)."""
+"""REAL: a cache of rows by temperature, which daily temperatures refer to (figures 3.14, 3.16, 3.17)."""
 
 from __future__ import annotations
 

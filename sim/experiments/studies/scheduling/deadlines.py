@@ -1,4 +1,4 @@
-"""Queries with deadlines over data that change: ORAD against ODRTB, in the setting of Vu and Gopalkrishnan (2009)."""
+"""Queries with deadlines over changing data: ORAD against ODRTB (Vu and Gopalkrishnan (2009))."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Response time against freshness: Pareto under preferences that change, what a plan takes, and how stable plans are.
+"""Response time against freshness: Pareto under changing preferences, and how stable plans are.
 
 All run the shipped board and policies on one place (workloads: sim/traces/tradeoff.py). A load takes all that is
 pending of its table.

@@ -1,4 +1,4 @@
-"""Transactions with deadlines over objects that change: the simulation of Vu and Gopalkrishnan (2009), Table 2.
+"""Transactions with deadlines over changing objects (Vu and Gopalkrishnan (2009), Table 2).
 
 Transactions read 50 objects each, one by one; bursts of updates arrive; views are computed from base objects. A place
 (a processor with its disk) does one operation at a time and then takes the next of what is most urgent, so a

@@ -1,4 +1,4 @@
-"""Which operator of stream queries runs next: Chain and rivals, a part each (example, memory, latency, variations).
+"""Which operator of stream queries runs next: Chain and its rivals, in four parts.
 
 Each part is a module: `points`, `measure` and `sections` as a study has them, with the packet traces that were given
 (`--data`) as one more argument. `--only memory` runs one. All is simulated: a row is the same on any machine.

@@ -1,4 +1,4 @@
-"""What a latency bound costs in memory: Chain, unless a tuple would be later than the bound, by the bound.
+"""What a latency bound costs in memory: Chain with a bound, by the bound.
 
 Bounds are multiples of FIFO's longest latency, the lowest that any policy could keep for all tuples of that load.
 """

@@ -1,4 +1,4 @@
-"""What the paper takes for granted: Round-Robin's quantum, joins that block, and charts that are right."""
+"""What the paper assumes: Round-Robin's quantum, joins that block, and charts that are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Whether a process beside the server still runs. The server looks at it ten times a second; two signs say no:
+"""Tells whether a process beside the server still runs.
+
+The server looks at it ten times a second; two signs say no:
 
     stopped    by SIGSTOP, say. The kernel knows it, of every process and at once. So the limit is short
     silent     it owes a word, a report or an answer, and says none: a disk that hangs, or a bug. It may as well be busy

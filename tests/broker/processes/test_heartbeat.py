@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hullcast.broker.scheduling.heartbeat import PAUSE_S, STOPPED_S, Heartbeat, is_stopped
+from hullcast.broker.processes.heartbeat import PAUSE_S, STOPPED_S, Heartbeat, is_stopped
 
 SILENCE_S = 30.0
 STEP_S = 0.125  # no rounding

@@ -7,9 +7,10 @@ import socket
 import pytest
 
 from hullcast.broker.log.history import Life
+from hullcast.broker.processes import ends
+from hullcast.broker.processes.ends import BlockingEnd, SharedIn, SharedOut
 from hullcast.broker.sql.create import CreateTable, parse_statement
-from hullcast.broker.warehouse import messages
-from hullcast.broker.warehouse.messages import BlockingEnd, Finished, LoadTable, Pinned, SharedIn, SharedOut
+from hullcast.broker.warehouse.messages import SHARED, Finished, LoadTable, Pinned
 
 
 def life_of(number: int) -> Life:
@@ -26,7 +27,7 @@ def sent(out: SharedOut, into: SharedIn, message: object) -> tuple[object, int]:
 
 
 def test_a_table_travels_once_and_is_the_same_object_from_then_on() -> None:
-    out, into, life = SharedOut(), SharedIn(), life_of(1)
+    out, into, life = SharedOut(SHARED), SharedIn(), life_of(1)
     first, size = sent(out, into, LoadTable(life, 5))
     again, again_size = sent(out, into, LoadTable(life, 6))
     assert (first, again) == (LoadTable(life, 5), LoadTable(life, 6))
@@ -37,8 +38,8 @@ def test_a_table_travels_once_and_is_the_same_object_from_then_on() -> None:
 
 
 def test_tables_stay_right_when_there_are_more_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "MOST_SHARED", 3)
-    out, into, lives = SharedOut(), SharedIn(), [life_of(number) for number in range(5)]
+    monkeypatch.setattr(ends, "MOST_SHARED", 3)
+    out, into, lives = SharedOut(SHARED), SharedIn(), [life_of(number) for number in range(5)]
     for number in (0, 1, 0, 2, 3, 0, 0, 4, 3, 1, 2, 1):
         pair = (LoadTable(lives[number], number), LoadTable(lives[(number + 1) % 5], number))
         assert sent(out, into, pair)[0] == pair
