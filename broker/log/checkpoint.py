@@ -29,9 +29,8 @@ from zlib import crc32
 
 import numpy as np
 
-from hullcast.broker.log.private import open_private
+from hullcast.broker.log.private import open_private, sync_directory
 from hullcast.broker.log.publishers import KeptReceipt
-from hullcast.broker.log.segment import sync_directory
 from hullcast.broker.queries.view import create_text as view_text
 from hullcast.broker.sql.create import create_text
 from hullcast.broker.tables.feed import TableCopy, note_changes

@@ -8,8 +8,9 @@ from itertools import pairwise
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from hullcast.broker.log.private import sync_directory
 from hullcast.broker.log.record import LONGEST_PAYLOAD, NOBODY, Record, RecordKind, encode_header
-from hullcast.broker.log.segment import SegmentWriter, segments, sync_directory
+from hullcast.broker.log.segment import SegmentWriter, segments
 from hullcast.broker.log.space import NO_ROOM, DiskSpace
 from hullcast.network.wire.errors import BadBatch, BadSetting, DiskFull, InvariantBroken, LogBroken
 

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from hullcast.broker.log.checkpoint import checkpoints
-from hullcast.broker.log.private import open_private
-from hullcast.broker.log.segment import segments, sync_directory
+from hullcast.broker.log.private import open_private, sync_directory
+from hullcast.broker.log.segment import segments
 from hullcast.network.wire.errors import BadDirectory, DirectoryInUse, LogDamaged
 
 FORMAT = 1

@@ -22,19 +22,19 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hullcast.broker.log.changes import GatheredChanges, LoggedChange, LogReader
-from hullcast.broker.log.checkpoint import check, checkpoints, meta_of, open_checkpoint, stored_rows
+from hullcast.broker.log.changes import GatheredChanges
+from hullcast.broker.log.checkpoint import checkpoints, meta_of, open_checkpoint, stored_rows
 from hullcast.broker.log.directory import LOG, read_identity
 from hullcast.broker.log.segment import segments
+from hullcast.broker.log.source import TableSource
 from hullcast.broker.sql.create import create_text
 from hullcast.broker.tables.ingest import Encoded, ingest
 from hullcast.broker.tables.interning import Interner
-from hullcast.broker.tables.schema import ColumnType, Table, fold
+from hullcast.broker.tables.schema import ColumnType, Table
 from hullcast.broker.tables.store import TableStore
 from hullcast.broker.tables.travel import valued
 from hullcast.network.wire.columns import TextColumn
@@ -45,13 +45,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
+    from hullcast.broker.log.run import RecordRun
     from hullcast.network.wire.arrays import Booleans, Floats, Ints
     from hullcast.network.wire.value_columns import Values
 
 #: Places of rows are below this; a part of n is the n-th of them.
 PLACES = 1 << 63
-#: Records that are looked at between two questions whether to stop.
-_RECORDS_AT_ONCE = 512
+#: Rows, and bytes of the log, that are looked at between two questions whether to stop.
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 1 << 12, 1 << 20
 #: Tables that stay built, and their bytes; the one built last stays in any case.
 _TABLES_KEPT, _TABLES_KEPT_BYTES = 4, 1 << 30
 #: Seconds that the next table is not begun for the one before: if nobody asks for that one, and at most.
@@ -115,8 +116,7 @@ class HistoryReader:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._log = LogReader(directory)
-        self._checkpoints: dict[Path, int] = {}  # their sequence numbers
+        self._source = TableSource(directory, read_identity(directory) or b"")
         self._tables: OrderedDict[tuple[Life, int], _Built] = OrderedDict()  # the one asked for last is the last
         self._building: tuple[tuple[Life, int], Generator[None, None, _Built]] | None = None
         self._newest: _Newest | None = None  # the table built last, until a part of it was read to its end
@@ -127,10 +127,10 @@ class HistoryReader:
             raise self._gone(life, after + 1)
         gathered = GatheredChanges(life.table, Interner(), after, through)
         last = through
-        for record in self._records(life, after, through):
-            gathered.add(record)
+        for part in self._parts(life, after, through, limits.rows, limits.size_bytes):
+            gathered.add(part)
             if gathered.rows >= limits.rows or gathered.size_bytes >= limits.size_bytes or limits.enough():
-                last = min(record.last, through)
+                last = min(part.last, through)
                 break
         return _change_portion(gathered, last, limits)
 
@@ -194,10 +194,14 @@ class HistoryReader:
 
     # --- the log -----------------------------------------------------------------------------------------
 
-    def _records(self, life: Life, after: int, through: int) -> Iterator[LoggedChange]:
-        """The records with updates behind `after` up to `through`, and now and then one without a payload."""
+    def _parts(
+        self, life: Life, after: int, through: int, rows: int = _ROWS_AT_ONCE, size_bytes: int = _BYTES_AT_ONCE
+    ) -> Iterator[RecordRun]:
+        """The records with updates behind `after` up to `through`, some at a time, and now and then none."""
+        rows, size_bytes = min(rows, _ROWS_AT_ONCE), min(size_bytes, _BYTES_AT_ONCE)
         try:
-            yield from self._log.changes(fold(life.table.name), after, through)
+            for run in self._source.runs(life, after, through):
+                yield from run.parts(rows, size_bytes)
         except FileNotFoundError:  # not there, or removed in this moment
             raise self._gone(life, after + 1) from None
 
@@ -209,11 +213,9 @@ class HistoryReader:
     def _build(self, life: Life, seq: int) -> Generator[None, None, _Built]:
         """The table as of `seq`, in steps."""
         store, interner, base = yield from self._load(life, seq)
-        records = self._records(life, base, seq)
-        while some := list(islice(records, _RECORDS_AT_ONCE)):
+        for part in self._parts(life, base, seq):
             gathered = GatheredChanges(life.table, interner, base, seq)
-            for record in some:
-                gathered.add(record)
+            gathered.add(part)
             for batch in gathered.settled():
                 if batch.deleted:
                     store.remove(batch.cells[life.table.key])
@@ -229,33 +231,20 @@ class HistoryReader:
         """The table as it is in the newest checkpoint that is not younger, and the sequence number that it is of."""
         while True:
             store, interner = TableStore(life.table), Interner()
-            found = self._base(life, seq)
-            if found is None:
+            base = next(self._source.bases(life, seq), None)
+            if base is None:
                 return store, interner, life.created
-            number, path = found
+            yield
             try:
-                with closing(open_checkpoint(path)) as database:
-                    check(path, number, read_identity(self._directory) or b"")
-                    yield
+                with closing(open_checkpoint(base.path)) as database:
                     for rows in stored_rows(database, life.table, life.created):
                         store.apply(ingest(life.table, rows, None, interner))
                         yield
-                return store, interner, self._checkpoints[path]
+                return store, interner, base.seq
             except (FileNotFoundError, LogDamaged):
-                if path.exists():
+                if base.path.exists():
                     raise
                 # removed under way: there is a younger one that will do, or it is no longer kept
-
-    def _base(self, life: Life, seq: int) -> tuple[int, Path] | None:
-        """The newest checkpoint of the table's life that is not younger: its record number and file."""
-        kept = checkpoints(self._directory)
-        known = {path: self._checkpoints[path] for _, path in kept if path in self._checkpoints}
-        for _, path in kept:
-            with suppress(FileNotFoundError):  # removed in this moment
-                known[path] = known[path] if path in known else seq_of(path)
-        self._checkpoints = known
-        may = [(number, path) for number, path in kept if life.created <= known.get(path, -1) <= seq]
-        return may[-1] if may else None
 
 
 def gone(life: Life, asked: int, kept_from: int) -> HistoryGone:

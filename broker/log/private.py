@@ -1,4 +1,4 @@
-"""Files that only their owner may read: everything in a data directory, whatever the umask."""
+"""Files and folders of a data directory: only their owner may read them, whatever the umask, and their names last."""
 
 from __future__ import annotations
 
@@ -56,3 +56,12 @@ def tighten(folder: Path) -> None:
         log.warning("access of other users to the data removed", extra={"directory": str(folder), "files": tightened})
     if failed:
         log.warning("other users can read the data", extra={"directory": str(folder), "why": failed})
+
+
+def sync_directory(directory: Path) -> None:
+    """Return when the names in a directory are on disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

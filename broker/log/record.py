@@ -146,18 +146,21 @@ class Scan:
     the record before it ended, `synced` never falls and is below the record's own number.
     """
 
-    def __init__(self, content: bytes, start: int, *, seed: int, number: int, seq: int) -> None:
-        """`number` and `seq` are those of the last record before this segment."""
-        self._content, self._seed = content, seed
+    def __init__(
+        self, content: bytes, start: int, *, seed: int, number: int, seq: int, synced: int = 0, origin: int = 0
+    ) -> None:
+        """`number`, `seq` and `synced` are those of the last record before `start`; `origin` is the place in the
+        segment that `content` begins with."""
+        self._content, self._seed, self._origin = content, seed, origin
         self.end = start
-        self.number, self.seq, self.synced = number, seq, 0
+        self.number, self.seq, self.synced = number, seq, synced
         self.flaw: Flaw | None = None
 
     def __iter__(self) -> Iterator[PlacedRecord]:
         """The records and marks in order, up to the first flaw or the end."""
         view = memoryview(self._content)
-        while self.end < len(view):
-            placed = self._read(view)
+        while self.end - self._origin < len(view):
+            placed = self._read(view, self.end - self._origin)
             if isinstance(placed, str):
                 self.flaw = Flaw(self.end, placed, self._proof(view))
                 return
@@ -165,13 +168,13 @@ class Scan:
             self.end += placed.size_bytes
             yield placed
 
-    def _read(self, view: memoryview) -> PlacedRecord | str:
+    def _read(self, view: memoryview, at: int) -> PlacedRecord | str:
         """The record at `end`, or why there is none."""
-        header = read_header(view, self.end, self._seed)
+        header = read_header(view, at, self._seed)
         if header is None:
-            left = len(view) - self.end
+            left = len(view) - at
             return "the record's header is not what was written" if left >= HEADER_BYTES else "a record begins here"
-        start = self.end + HEADER_BYTES
+        start = at + HEADER_BYTES
         if header.payload_bytes > min(len(view) - start, LONGEST_PAYLOAD):
             return f"record {header.number} has {header.payload_bytes} bytes and the file {len(view) - start} more"
         payload = bytes(view[start : start + header.payload_bytes])
@@ -199,10 +202,10 @@ class Scan:
         Headers alone are enough: a payload may be torn where its header is not. By its seed no header can come from a
         payload, except by a copy of this very file inside itself; such a copy knows only smaller numbers.
         """
-        at = self._content.find(MAGIC, self.end)
+        at = self._content.find(MAGIC, self.end - self._origin)
         while at >= 0:
             header = read_header(view, at, self._seed)
             if header is not None and self.number < header.synced:
-                return at
+                return at + self._origin
             at = self._content.find(MAGIC, at + 1)
         return None

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log.checkpoint import (
     CapturedState,
     Written,
@@ -33,11 +32,12 @@ from hullcast.broker.log.checkpoint import (
 from hullcast.broker.log.commit_log import SEGMENT_BYTES, CommitLog
 from hullcast.broker.log.directory import LOG, DirectoryLock, found_identity
 from hullcast.broker.log.history import readable_from, seq_of
-from hullcast.broker.log.private import make_private, tighten
+from hullcast.broker.log.private import make_private, sync_directory, tighten
 from hullcast.broker.log.publishers import Publishers
-from hullcast.broker.log.replay import HELP, End, Replay, TornEnd
-from hullcast.broker.log.segment import SegmentWriter, sync_directory
+from hullcast.broker.log.segment import SegmentWriter
+from hullcast.broker.log.segment_reading import HELP, TornEnd
 from hullcast.broker.log.space import DiskSpace
+from hullcast.broker.log.tail import End, LogCut, Tail
 from hullcast.network.wire.errors import (
     BadDirectory,
     CheckpointFailed,
@@ -52,6 +52,7 @@ from hullcast.network.wire.logs import logger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.log.checkpoint import LoadedCheckpoint
     from hullcast.broker.log.record import Record
     from hullcast.broker.scheduling.driver import Work
@@ -224,14 +225,14 @@ class DataDirectory:
 
 def open_directory(
     directory: Path | str,
+    engine: ServedEngine,
     apply: Callable[[ServedEngine, Record], None],
     *,
-    engine: ServedEngine | None = None,
     segment_bytes: int = SEGMENT_BYTES,
     history_bytes: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> DataDirectory:
-    """Open a data directory, made if need be, and bring an engine to the state that its log describes.
+    """Open a data directory, made if need be, and bring an empty engine to the state that its log describes.
 
     `apply` does to the engine what a record says; only the server knows what a payload means. DirectoryInUse if
     another process has it, LogDamaged if acknowledged data is missing, BadDirectory if the directory
@@ -250,7 +251,7 @@ def open_directory(
         )
         raise BadDirectory(str(path), reason) from error
     try:
-        return _open(path, lock, apply, engine or ServedEngine(), segment_bytes, history_bytes, _Progress(say))
+        return _open(path, lock, engine, apply, segment_bytes, history_bytes, _Progress(say))
     except BaseException as error:
         lock.release()
         if isinstance(error, OSError):
@@ -261,8 +262,8 @@ def open_directory(
 def _open(
     path: Path,
     lock: DirectoryLock,
-    apply: Callable[[ServedEngine, Record], None],
     engine: ServedEngine,
+    apply: Callable[[ServedEngine, Record], None],
     segment_bytes: int,
     history_bytes: int,
     progress: _Progress,
@@ -277,40 +278,43 @@ def _open(
     if loaded is not None:
         publishers.restore(loaded.receipts, loaded.forgotten)
     number, seq = (loaded.number, loaded.seq) if loaded is not None else (0, 0)
-    replay = Replay(path / LOG, identity, after=number, seq=seq)
+    tail = Tail(path / LOG, identity)
     records = 0
     progress.begin("replaying the log", after_record=number)
     try:
-        for record in replay:
-            progress.reached(replay.read_bytes, replay.total_bytes, "bytes")
+        for record in tail.records(number, seq):
+            progress.reached(tail.read_bytes, tail.total_bytes, "bytes")
             _apply(path, engine, record, apply)
             publishers.applied(record.publisher, record.publisher_number, record.first, record.last)
             records += 1
-        _check_covers(damaged, replay.end)
-    except LogDamaged as error:
+        _check_covers(damaged, tail.end)
+    except (LogDamaged, LogCut) as error:
         if damaged:  # the log alone is not enough: the damaged checkpoint is the cause
             raise damaged[0] from error
+        if isinstance(error, LogCut):
+            missing = "Restore the segments or the checkpoint that hold them"
+            raise LogDamaged(str(error.file), -1, error.reason, missing) from error
         raise
     commit_log = CommitLog(
         path / LOG,
         identity,
-        number=replay.end.number,
-        seq=replay.end.seq,
-        segment=_resume(path / LOG, replay),
+        number=tail.end.number,
+        seq=tail.end.seq,
+        segment=_resume(path / LOG, tail),
         segment_bytes=segment_bytes,
     )
     recovered = Recovered(
         number if loaded is not None else None,
         tuple(map(str, damaged)),
-        replay.segments,
+        tail.segments,
         records,
-        replay.end.seq - seq,
-        replay.cut,
+        tail.end.seq - seq,
+        tail.cut,
         leftovers,
     )
     for file in (Path(error.file) for error in damaged):  # out of the way: D2 is about checkpoints that are whole
         file.rename(file.with_suffix(".damaged"))
-    _report(recovered, replay.end)
+    _report(recovered, tail.end)
     return DataDirectory(path, identity, engine, publishers, commit_log, lock, recovered, history_bytes)
 
 
@@ -366,19 +370,14 @@ def _check_covers(damaged: list[LogDamaged], end: End) -> None:
             raise error
 
 
-def _resume(log_directory: Path, replay: Replay) -> SegmentWriter | None:
+def _resume(log_directory: Path, tail: Tail) -> SegmentWriter | None:
     """The end of the log, to write on; a torn end is cut off now."""
-    if replay.cut is not None and replay.cut.offset == 0:  # a segment that was begun and never held a record
-        replay.cut.path.unlink()
+    if tail.cut is not None and tail.cut.offset == 0:  # a segment that was begun and never held a record
+        tail.cut.path.unlink()
         sync_directory(log_directory)
-    if replay.end.segment is None:
+    if tail.end.segment is None:
         return None
-    return SegmentWriter.resume(*replay.end.segment)
-
-
-def open_memory() -> tuple[ServedEngine, Publishers, CommitLog]:
-    """The same for a server without a data directory: an empty engine, and a log that keeps nothing."""
-    return ServedEngine(), Publishers(), CommitLog(None)
+    return SegmentWriter.resume(*tail.end.segment)
 
 
 class TemporaryFolder(NamedTuple):

@@ -16,7 +16,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from hullcast.broker.log.private import open_private
+from hullcast.broker.log.private import open_private, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +61,13 @@ def decode_header(content: bytes) -> SegmentHeader | None:
     _, version, identity, number, seq, salt, _ = _HEADER.unpack_from(content)
     header = SegmentHeader(identity, number, seq, salt, version)
     return header if content[:HEADER_BYTES] == header.encode() else None
+
+
+def read_header(path: Path) -> SegmentHeader | None:
+    """The header of a file, or None if there is no good one, or no file."""
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        return decode_header(file.read(HEADER_BYTES))
+    return None
 
 
 def segments(log_directory: Path) -> list[tuple[int, Path]]:
@@ -175,12 +182,3 @@ class SegmentWriter:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-
-def sync_directory(directory: Path) -> None:
-    """Return when the names in a directory are on disk."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.broker.log.checkpoint import check, checkpoints
 from hullcast.broker.log.directory import LOG, read_identity
-from hullcast.broker.log.private import make_private, open_private
-from hullcast.broker.log.record import PlacedRecord, RecordKind, Scan
-from hullcast.broker.log.replay import BEGUN, TornEnd, check_header, judge, scan_segment
-from hullcast.broker.log.segment import HEADER_BYTES, decode_header, segments, sync_directory
+from hullcast.broker.log.private import make_private, open_private, sync_directory
+from hullcast.broker.log.record import RecordKind
+from hullcast.broker.log.segment import read_header, segments
+from hullcast.broker.log.tail import Tail
 from hullcast.network.wire.errors import BadDirectory, LogDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from hullcast.broker.log.record import PlacedRecord
+    from hullcast.broker.log.segment_reading import SegmentReading, TornEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +82,12 @@ def verify(directory: Path) -> Verified:
         problem = _problem_of(path, number, identity)
         problems += [problem] if problem else []
         seen_checkpoints.append(SeenCheckpoint(path, path.stat().st_size, number, problem))
-    reader = _Reader(directory / LOG, identity)
-    seen_segments = tuple(reader.read())
+    cut, seen_segments = None, []
+    with _readable(directory):
+        for reading in Tail(directory / LOG, identity).readings():
+            seen, cut = _seen(reading), reading.cut
+            if cut is None or cut.offset:  # else one that was begun, and has nothing
+                seen_segments.append(seen)
     problems += [segment.problem for segment in seen_segments if segment.problem is not None]
     whole = [seen.number for seen in seen_checkpoints if seen.problem is None]
     if seen_segments and seen_segments[0].first_record > (start := max(whole, default=0)) + 1:
@@ -89,60 +97,42 @@ def verify(directory: Path) -> Verified:
         reached = seen_segments[-1].last_record if seen_segments else 0
         if reached < whole[-1]:
             problems.append(f"the log ends with record {reached}, the newest checkpoint with {whole[-1]}")
-    return Verified(identity, tuple(seen_checkpoints), seen_segments, reader.cut, tuple(problems))
+    return Verified(identity, tuple(seen_checkpoints), tuple(seen_segments), cut, tuple(problems))
 
 
 def show(directory: Path, from_seq: int = 0) -> Iterator[tuple[Path, PlacedRecord]]:
     """The records from an update on, each with its file; LogDamaged where they cannot be read."""
-    identity = _identity(directory)
-    found = segments(directory / LOG)
-    headers = [decode_header(_read(path, HEADER_BYTES)) for _, path in found]
-    for at, (number, path) in enumerate(found):
-        following = headers[at + 1] if at + 1 < len(found) else None
-        if following is not None and following.seq < from_seq:
-            continue
-        content = _read(path)
-        last = at == len(found) - 1
-        if headers[at] is None and last and len(content) <= HEADER_BYTES:
-            return
-        header = check_header(path, number, headers[at], identity, None)
-        scan = scan_segment(content, header)
-        for placed in scan:
-            if placed.record.kind is not RecordKind.MARK and placed.record.last >= from_seq:
+    tail = Tail(directory / LOG, _identity(directory))
+    with _readable(directory):
+        for path, placed in tail.placed(tail.before(from_seq)):
+            if placed.record.last >= from_seq:
                 yield path, placed
-        if scan.flaw is not None:
-            judge(scan.flaw, path, len(content), last)
 
 
-class _Reader:
-    """Reads all segments although some may be damaged."""
+@contextmanager
+def _readable(directory: Path) -> Iterator[None]:
+    """Errors of the disk as our own; to files that a checkpoint removes meanwhile, the answer is to try again."""
+    try:
+        yield
+    except OSError as error:
+        name = Path(error.filename).name if error.filename else LOG
+        raise BadDirectory(str(directory), f"{name} cannot be read: {error.strerror or error}") from error
 
-    def __init__(self, log_directory: Path, identity: bytes) -> None:
-        self._found, self._identity = segments(log_directory), identity
-        self.cut: TornEnd | None = None
 
-    def read(self) -> Iterator[SeenSegment]:
-        previous: Scan | None = None
-        for number, path in self._found:
-            content, last = _read(path), path == self._found[-1][1]
-            header = decode_header(content)
-            if header is None and last and len(content) <= HEADER_BYTES:
-                self.cut = TornEnd(path, 0, len(content), BEGUN)
-                return
-            problem, records, scan = None, 0, None
-            try:
-                header = check_header(path, number, header, self._identity, previous)
-                scan = scan_segment(content, header)
-                records = sum(placed.record.kind is not RecordKind.MARK for placed in scan)
-                if scan.flaw is not None:
-                    self.cut = judge(scan.flaw, path, len(content), last)
-            except LogDamaged as error:
-                problem = str(error)
-            previous = scan if problem is None else None
-            last_record, last_seq = (scan.number, scan.seq) if scan else (number - 1, 0)
-            first_seq = header.seq + 1 if header else 0
-            end = scan.end if scan else 0
-            yield SeenSegment(path, len(content), records, number, last_record, first_seq, last_seq, end, problem)
+def _seen(reading: SegmentReading) -> SeenSegment:
+    """A segment, read although it may be damaged."""
+    problem, records = None, 0
+    try:
+        for placed in reading:
+            records += placed.record.kind is not RecordKind.MARK
+    except LogDamaged as error:
+        problem = str(error)
+    reached, header, number = reading.reached, reading.header, reading.number
+    last_record, last_seq, end = (reached.number, reached.seq, reached.offset) if reached else (number - 1, 0, 0)
+    first_seq = header.seq + 1 if header else 0
+    return SeenSegment(
+        reading.path, reading.size_bytes, records, number, last_record, first_seq, last_seq, end, problem
+    )
 
 
 def _problem_of(path: Path, number: int, identity: bytes) -> str | None:
@@ -169,16 +159,9 @@ def _identity(directory: Path) -> bytes:
 
 def _named_by_segments(directory: Path) -> bytes:
     """The identity that the segments name; empty if none does."""
-    headers = (decode_header(_read(path, HEADER_BYTES)) for _, path in segments(directory / LOG))
-    return next((header.identity for header in headers if header is not None), b"")
-
-
-def _read(path: Path, size_bytes: int = -1) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(size_bytes)
-    except OSError as error:
-        raise BadDirectory(str(path.parent.parent), f"{path.name} cannot be read: {error.strerror}") from error
+    with _readable(directory):
+        headers = (read_header(path) for _, path in segments(directory / LOG))
+        return next((header.identity for header in headers if header is not None), b"")
 
 
 #: A checkpoint of the server removes what it made unnecessary; if that was in the midst of being copied, begin again.

@@ -36,7 +36,7 @@ _MAGIC = int.from_bytes(MAGIC, "little")
 _HEADER_BYTES = HEADER_BYTES
 _INSTANT = INSTANT
 _EXACT = float(EXACT)
-#: How encoded changes begin: an array of 6 or 5, and a text (`bodies.changed_table`).
+#: How encoded changes begin: an array of 6 or 5, and a text.
 _PUBLISH = np.array([*b"\x96\xa7publish"], np.uint8)
 _DELETE = np.array([*b"\x95\xa6delete"], np.uint8)
 #: How a datetime64 in microseconds begins and ends, as an extension of 11 bytes.
@@ -359,3 +359,12 @@ def table_of(columns: Any, key: int) -> tuple[Bytes, Ints, Ints, int]:
     blob = np.frombuffer(b"".join(names) or b"\0", np.uint8).copy()
     ends = np.cumsum([len(name) for name in names], dtype=np.int64)
     return blob, ends, np.array([KINDS[kind] for _, kind in columns], np.int64), key
+
+
+def run_log() -> None:
+    """Compile, or load, what reads records of the log: to compile takes seconds, and should not be waited for later."""
+    no_bytes, noted, nothing = np.zeros(1, np.uint8), np.zeros((NOTED, 1), np.int64), np.zeros(1, np.int64)
+    walk_records(no_bytes, 0, 0, (0, 0, 0, 0), no_bytes, noted)
+    table = (no_bytes, nothing, nothing, 0)
+    read_rows(no_bytes, noted, (0, 0), table, np.zeros((1, 1)), np.zeros(1, np.bool_), np.zeros((1, 2, 1), np.int64))
+    join_texts(no_bytes, np.zeros((2, 0), np.int64), no_bytes)

@@ -11,8 +11,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from hullcast.broker.joins.costs import DEFAULTS, Coefficients
-from hullcast.broker.log.private import open_private
-from hullcast.broker.log.segment import sync_directory
+from hullcast.broker.log.private import open_private, sync_directory
 from hullcast.network.wire.errors import BadDirectory
 from hullcast.network.wire.logs import logger
 

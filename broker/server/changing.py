@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hullcast.broker.engine.served import StreamGap
+from hullcast.broker.log.payload import decode_batch
 from hullcast.broker.log.publishers import scoped
 from hullcast.broker.log.record import NOBODY, RecordKind
 from hullcast.broker.queries.derived import is_hidden
@@ -21,7 +22,6 @@ from hullcast.broker.tables.travel import published
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Delete, Done, Execute, Publish
 from hullcast.network.wire.errors import (
-    BadFrame,
     BadValue,
     HullcastError,
     InvariantBroken,
@@ -533,7 +533,4 @@ def apply_record(engine: ServedEngine, record: Record) -> None:
     if record.kind is RecordKind.GAP:
         engine.mark_gap(StreamGap.decode(record.payload))
         return
-    body = bodies.decode(record.payload, LOGGED)
-    if not isinstance(body, Publish | Delete):
-        raise BadFrame(f"a {type(body).__name__} in the log")
-    apply_batch(engine, body)
+    apply_batch(engine, decode_batch(record.payload))

@@ -17,7 +17,10 @@ import tempfile
 import time
 from typing import TYPE_CHECKING
 
-from hullcast.broker.log.recovery import TemporaryFolder, open_directory, open_memory
+from hullcast.broker.engine.served import ServedEngine
+from hullcast.broker.log.commit_log import CommitLog
+from hullcast.broker.log.publishers import Publishers
+from hullcast.broker.log.recovery import TemporaryFolder, open_directory
 from hullcast.broker.log.space import DiskSpace
 from hullcast.broker.server.changing import apply_record
 from hullcast.network.wire.errors import CheckpointFailed, ConnectionLost, LogBroken, QueriesFailed, Unavailable
@@ -50,19 +53,21 @@ class Storage:
     def __init__(self, settings: ServerSettings, working: Working, say: Callable[[str], None] = lambda _: None) -> None:
         self._settings, self._working = settings, working
         self.directory: DataDirectory | None = None  # what was given; a temporary one is only for queries
+        self.engine = ServedEngine()
         if settings.data is None:
-            self.engine, self.publishers, self.log = open_memory()
+            self.publishers, self.log = Publishers(), CommitLog(None)
             self.space: DiskSpace | None = None
         else:
             self.space = DiskSpace(settings.data, settings.reserve_bytes)
             self.directory = data = open_directory(
                 settings.data,
+                self.engine,
                 apply_record,
                 segment_bytes=settings.segment_bytes,
                 history_bytes=settings.history_bytes,
                 say=say,
             )
-            self.engine, self.publishers, self.log = data.engine, data.publishers, data.log
+            self.publishers, self.log = data.publishers, data.log
             data.space = self.space
         self.checkpoints = 0
         self._checkpointed = (self.engine.seq, time.monotonic())  # when the last one was begun

@@ -32,9 +32,10 @@ from hullcast.broker.joins.planner import Planner
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.broker.joins.standing import FEW, JoinLayout, StandingJoins
+from hullcast.broker.log.walk import run_log
 from hullcast.broker.reformulate.first import Boxes, JoinSide, pairs_in_boxes
 from hullcast.broker.scheduling.driver import finish
-from hullcast.broker.streams.warming import run_log, run_operators
+from hullcast.broker.streams.warming import run_operators
 from hullcast.broker.warehouse.policies.knapsack import packed, update_positions
 from hullcast.network import compiled
 from hullcast.network.answers.aggregate import COUNT, answers_of, same

@@ -11,23 +11,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.log.changes import GatheredChanges, LogReader
 from hullcast.broker.log.checkpoint import open_checkpoint, removed_through, stored_rows
 from hullcast.broker.log.directory import read_identity
 from hullcast.broker.log.history import gone, readable_from
+from hullcast.broker.log.source import TableSource
 from hullcast.broker.streams.batch import StreamMoment, TupleBatch
 from hullcast.broker.streams.operators.table_join import TableChanges
 from hullcast.broker.tables.ingest import ingest
-from hullcast.broker.tables.schema import fold
-from hullcast.broker.warehouse.source import TableSource
 from hullcast.network.wire.errors import HistoryGone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from hullcast.broker.log.changes import LogPosition
     from hullcast.broker.log.history import Life
+    from hullcast.broker.log.run import LogPosition
     from hullcast.broker.streams.messages import TimeWord
     from hullcast.broker.tables.interning import Interner
     from hullcast.network.wire.arrays import Floats, Ints
@@ -78,7 +76,6 @@ class LogFollower:
 
     def __init__(self, directory: Path, interner: Interner) -> None:
         self._directory, self._interner = directory, interner
-        self._log = LogReader(directory)
         self._source = TableSource(directory, read_identity(directory) or b"")
 
     def stored(self, life: Life, seq: int, behind: int | None = None) -> Iterator[tuple[int, TableChanges]]:
@@ -104,23 +101,19 @@ class LogFollower:
     ) -> tuple[TableChanges, LogPosition | None]:
         """The changes behind `after` up to `through`, and where to go on. FileNotFoundError if the log does not reach
         back that far, or is cut meanwhile."""
-        return self._changes(life, after, through, start), self._log.position
+        return self._changes(life, after, through, start), self._source.position
 
     def gone(self, life: Life, after: int) -> HistoryGone:
         """Why the changes behind `after` cannot be read."""
         return gone(life, after + 1, readable_from(self._directory))
 
     def _changes(self, life: Life, after: int, through: int, start: LogPosition | None) -> TableChanges:
-        gathered = GatheredChanges(life.table, self._interner, after, through)
-        for run in self._log.runs(fold(life.table.name), after, through, start):
-            if run.records:
-                gathered.add_run(run)
-        batches = gathered.settled()
-        if not batches:
-            return no_changes(life)
-        return together(
-            [TableChanges(batch.seqs, batch.cells, np.full(len(batch.seqs), batch.deleted)) for batch in batches]
-        )
+        parts = [
+            TableChanges(batch.seqs, batch.cells, np.full(len(batch.seqs), batch.deleted))
+            for block in self._source.changes(life, after, through, start, self._interner)
+            for batch in block.batches
+        ]
+        return together(parts) if parts else no_changes(life)
 
 
 class StreamPast:

@@ -47,8 +47,8 @@ from hullcast.network.wire.logs import logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hullcast.broker.log.changes import LogPosition
     from hullcast.broker.log.history import Life
+    from hullcast.broker.log.run import LogPosition
     from hullcast.broker.streams.batch import TupleBatch
     from hullcast.broker.streams.messages import QueryTerms, RangeEnd, SourceTerms, TimeWord
     from hullcast.broker.streams.operators.table_join import TableChanges

@@ -15,10 +15,11 @@ import gc
 from collections import deque
 from typing import TYPE_CHECKING
 
+from hullcast.broker.log.walk import run_log
 from hullcast.broker.processes.ends import BlockingEnd, MessageEnd
 from hullcast.broker.processes.logs import log_through
 from hullcast.broker.streams.live import LiveStreams
-from hullcast.broker.streams.warming import run_log, run_operators
+from hullcast.broker.streams.warming import run_operators
 from hullcast.network import compiled
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from hullcast.broker.log.walk import NOTED, join_texts, read_rows, walk_records
 from hullcast.broker.streams.batch import StreamMoment, TupleBatch
 from hullcast.broker.streams.live import MonotonicClock
 from hullcast.broker.streams.memory.fitting import Fits, FittedStream, fitted, write_curves
@@ -18,15 +17,6 @@ from hullcast.broker.streams.operators.windows import StreamWindow
 from hullcast.broker.streams.plan import StreamInput, StreamQuery, TableInput, WantedRanges
 from hullcast.broker.streams.policies.fifo import FifoPolicy
 from hullcast.broker.streams.runner import Runner
-
-
-def run_log() -> None:
-    """Records of the log, read by the warehouse and for the change history."""
-    no_bytes, noted, nothing = np.zeros(1, np.uint8), np.zeros((NOTED, 1), np.int64), np.zeros(1, np.int64)
-    walk_records(no_bytes, 0, 0, (0, 0, 0, 0), no_bytes, noted)
-    table = (no_bytes, nothing, nothing, 0)
-    read_rows(no_bytes, noted, (0, 0), table, np.zeros((1, 1)), np.zeros(1, np.bool_), np.zeros((1, 2, 1), np.int64))
-    join_texts(no_bytes, np.zeros((2, 0), np.int64), no_bytes)
 
 
 def run_operators() -> None:

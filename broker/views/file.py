@@ -22,7 +22,7 @@ from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from hullcast.broker.log.changes import LogPosition
+from hullcast.broker.log.run import LogPosition
 from hullcast.broker.queries.sqlite_copy import quoted
 from hullcast.broker.queries.view import create_text
 from hullcast.broker.sql.text import MAXIMUM_NAME

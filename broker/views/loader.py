@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hullcast.broker.log.directory import read_identity
 from hullcast.broker.log.history import gone, readable_from
+from hullcast.broker.log.source import TableSource
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.file import DeltaTooDearError, LearnedCosts, ViewFile, overall
 from hullcast.broker.warehouse.files import FileBounds, FileState, NewFile, OpenFiles, file_of, is_transient
 from hullcast.broker.warehouse.loader import Loader, count_updates, failing, is_partial, last_words_of, stored_cells
-from hullcast.broker.warehouse.source import TableSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hullcast.broker.log.history import Life
+    from hullcast.broker.log.source import Base, ChangeBlock
     from hullcast.broker.views.file import ViewLife
-    from hullcast.broker.warehouse.source import Base, ChangeBlock
 
     Changes = tuple[Sequence[Sequence[Any]], list[Any]]
 

@@ -26,9 +26,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
-from hullcast.broker.log.changes import LogPosition
-from hullcast.broker.log.private import make_private, open_private
-from hullcast.broker.log.segment import sync_directory
+from hullcast.broker.log.private import make_private, open_private, sync_directory
+from hullcast.broker.log.run import LogPosition
 from hullcast.broker.log.space import DiskSpace
 from hullcast.broker.queries.sqlite_copy import affinity, quoted, rowid_name
 from hullcast.broker.sql.text import MAXIMUM_NAME
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from hullcast.broker.warehouse.source import Base
+    from hullcast.broker.log.source import Base
 
 FOLDER = "warehouse"
 #: The largest file of a table or view, unless another limit is set.

@@ -21,6 +21,7 @@ import numpy as np
 
 from hullcast.broker.log.directory import read_identity
 from hullcast.broker.log.history import gone, readable_from
+from hullcast.broker.log.source import TableSource
 from hullcast.broker.queries.sqlite_copy import stored_column
 from hullcast.broker.tables.ingest import Encoded, ingest
 from hullcast.broker.tables.schema import ColumnType
@@ -36,7 +37,6 @@ from hullcast.broker.warehouse.files import (
     TableFile,
     is_transient,
 )
-from hullcast.broker.warehouse.source import TableSource
 from hullcast.network.wire.errors import LoadFailed
 from hullcast.network.wire.values import from_list
 
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hullcast.broker.log.changes import LogPosition
     from hullcast.broker.log.history import Life
+    from hullcast.broker.log.run import LogPosition
+    from hullcast.broker.log.source import Base, ChangeBlock
     from hullcast.broker.tables.interning import Interner
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.warehouse.files import KeptLife
-    from hullcast.broker.warehouse.source import Base, ChangeBlock
     from hullcast.network.wire.arrays import Floats
 
 #: How often a load begins again because the log or a checkpoint was cut under its hands.

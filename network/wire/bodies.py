@@ -609,20 +609,6 @@ class Information(Body):
     values: Annotated[dict[str, Any], mapping("information")]
 
 
-def changed_table(encoded: bytes | memoryview) -> str:
-    """The table that an encoded Publish or Delete changes, without a look at its rows; empty if it is neither."""
-    kind = encoded[1] & 0x1F
-    if encoded[0] not in (0x95, 0x96) or encoded[1] >> 5 != 0b101 or bytes(encoded[2 : 2 + kind]) not in _CHANGES:
-        return ""
-    at = 2 + kind
-    wide = {0xD9: 1, 0xDA: 2, 0xDB: 4}.get(encoded[at], 0)
-    size = int.from_bytes(encoded[at + 1 : at + 1 + wide], "big") if wide else encoded[at] & 0x1F
-    return str(encoded[at + 1 + wide : at + 1 + wide + size], "utf-8", "surrogatepass")
-
-
-_CHANGES = (b"publish", b"delete")
-
-
 def only_ends(encoded: bytes) -> bool:
     """Whether an encoded body, as we write it, is one that only ends something: a look at its first bytes."""
     return encoded.startswith(_ENDS)

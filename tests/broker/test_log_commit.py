@@ -14,8 +14,8 @@ import pytest
 
 from hullcast.broker.log.commit_log import CommitLog
 from hullcast.broker.log.record import HEADER_BYTES, Record, RecordKind
-from hullcast.broker.log.replay import Replay
 from hullcast.broker.log.segment import segments
+from hullcast.broker.log.tail import Tail
 from hullcast.network.wire.errors import BadSetting, DirectoryInUse, DiskFull, InvariantBroken, LogBroken
 from tests.support.disks import fill, small_disk
 from tests.support.durable import CREATE, execute, opened, publish, rows
@@ -31,7 +31,7 @@ def batch(log: CommitLog, payload: bytes = b"rows", count: int = 1) -> int:
 
 
 def read(path: Path) -> list[Record]:
-    return list(Replay(path, IDENTITY))
+    return list(Tail(path, IDENTITY).records())
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -92,7 +92,7 @@ def test_a_full_segment_is_followed_by_another(tmp_path: Path) -> None:
     assert len(found) > 5
     assert all(path.stat().st_size < 500 + 2 * 72 + 100 for _, path in found)
     assert [record.number for record in read(tmp_path)] == list(range(1, 21))
-    after = list(Replay(tmp_path, IDENTITY, after=7, seq=6))
+    after = list(Tail(tmp_path, IDENTITY).records(7, 6))
     assert [record.number for record in after] == list(range(8, 21))
     log.close()
 
@@ -105,7 +105,7 @@ def test_old_segments_go_and_the_rest_is_still_read(tmp_path: Path) -> None:
     assert log.remove_segments(0) == 0
     assert log.remove_segments(10) > 0
     assert segments(tmp_path)[0][0] <= 11
-    assert [record.number for record in Replay(tmp_path, IDENTITY, after=10, seq=10)] == list(range(11, 21))
+    assert [record.number for record in Tail(tmp_path, IDENTITY).records(10, 10)] == list(range(11, 21))
     log.remove_segments(1000)
     assert len(segments(tmp_path)) == 1  # the one that is written to stays
     log.close()

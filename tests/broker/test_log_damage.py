@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from hullcast.broker.log.directory import read_identity
 from hullcast.broker.log.record import HEADER_BYTES, Record, RecordKind, Scan
-from hullcast.broker.log.replay import Replay
 from hullcast.broker.log.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
 from hullcast.broker.log.segment import decode_header, segments
+from hullcast.broker.log.tail import Tail
 from hullcast.network.wire.errors import LogDamaged
 from tests.support.durable import CREATE, crash, execute, only_segment, opened, publish, rows
 
@@ -33,13 +33,13 @@ def small_log(path: Path) -> list[Record]:
                 publish(data, {"K": [number, -number], "V": [number / 2, None]})
         data.log.write_and_sync()
     crash(data)
-    return list(replayed(path))
+    return list(tail_of(path).records())
 
 
-def replayed(path: Path) -> Replay:
+def tail_of(path: Path) -> Tail:
     identity = read_identity(path)
     assert identity is not None
-    return Replay(path / "log", identity)
+    return Tail(path / "log", identity)
 
 
 def without_last_mark(path: Path) -> None:
@@ -68,12 +68,12 @@ def test_every_cut_of_the_last_group_keeps_all_before_it(tmp_path: Path) -> None
     ends = {end_of_record(tmp_path, number): number for number in (4, 5, 6)}
     for size in range(begin, len(content)):
         segment.write_bytes(content[:size])
-        replay = replayed(tmp_path)
+        tail = tail_of(tmp_path)
         whole = 3 + sum(end <= size for end in ends)
-        assert list(replay) == records[:whole]
-        assert replay.end.number == whole
+        assert list(tail.records()) == records[:whole]
+        assert tail.end.number == whole
         clean = size in {begin, *ends}
-        assert (replay.cut is None) == clean
+        assert (tail.cut is None) == clean
 
 
 @pytest.mark.parametrize("back", [1, HEADER_BYTES, HEADER_BYTES + 1, 150, 300])
@@ -100,17 +100,17 @@ def test_every_flipped_bit_is_damage_or_costs_nothing(tmp_path: Path) -> None:
     chance = random.Random(1)
     for at in range(len(content)):
         segment.write_bytes(_flipped(content, at, chance))
-        replay = replayed(tmp_path)
+        tail = tail_of(tmp_path)
         if at < len(content) - HEADER_BYTES:
             with pytest.raises(LogDamaged) as damaged:
-                list(replay)
+                list(tail.records())
             assert damaged.value.file == str(segment)
             assert 0 <= damaged.value.offset <= at
             assert "hullcast log verify" in str(damaged.value)
         else:  # the last mark itself
-            assert list(replay) == records
-            assert replay.cut is not None
-            assert replay.cut.size_bytes == HEADER_BYTES
+            assert list(tail.records()) == records
+            assert tail.cut is not None
+            assert tail.cut.size_bytes == HEADER_BYTES
 
 
 def test_without_the_last_mark_only_the_last_group_can_be_cut(tmp_path: Path) -> None:
@@ -122,16 +122,16 @@ def test_without_the_last_mark_only_the_last_group_can_be_cut(tmp_path: Path) ->
     chance = random.Random(2)
     for at in range(len(content)):
         segment.write_bytes(_flipped(content, at, chance))
-        replay = replayed(tmp_path)
+        tail = tail_of(tmp_path)
         try:
-            found = list(replay)
+            found = list(tail.records())
         except LogDamaged:
             assert at < third
         else:
             assert at >= third
             assert found == records[: len(found)]
             assert len(found) >= 3
-            assert replay.cut is not None
+            assert tail.cut is not None
 
 
 def test_after_a_clean_stop_the_server_refuses_damage_and_leaves_it_alone(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_no_power_cut_is_taken_for_damage_nor_costs_what_was_synced(data: st.Dat
             if data.draw(st.booleans()):
                 left[at : min(at + block, size)] = bytes(min(block, size - at))
         segment.write_bytes(left)
-        found = list(replayed(path))
+        found = list(tail_of(path).records())
     assert found == records[: len(found)]
     assert len(found) >= 3
 
@@ -197,10 +197,10 @@ def test_zeros_behind_the_end_are_cut(tmp_path: Path) -> None:
     records = small_log(tmp_path)
     segment = only_segment(tmp_path)
     segment.write_bytes(segment.read_bytes() + bytes(5000))
-    replay = replayed(tmp_path)
-    assert list(replay) == records
-    assert replay.cut is not None
-    assert replay.cut.size_bytes == 5000
+    tail = tail_of(tmp_path)
+    assert list(tail.records()) == records
+    assert tail.cut is not None
+    assert tail.cut.size_bytes == 5000
 
 
 def many_segments(path: Path) -> list[Path]:

@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 
 from hullcast.broker.engine.engine import Engine
+from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log import checkpoint
 from hullcast.broker.log.checkpoint import _seal
 from hullcast.broker.log.publishers import WINDOW, Answered
 from hullcast.broker.log.record import NOBODY, Record
-from hullcast.broker.log.recovery import open_directory, open_memory
+from hullcast.broker.log.recovery import open_directory
 from hullcast.network.wire.errors import (
     BadDirectory,
     DirectoryInUse,
@@ -217,7 +218,7 @@ def test_a_record_that_does_something_else_than_before_stops_recovery(tmp_path: 
 
     for wrong, words in ((half, "ends with update 2, applying it ended with 1"), (refusing, "no table NOWHERE")):
         with pytest.raises(LogDamaged, match=words):
-            open_directory(tmp_path, wrong)
+            open_directory(tmp_path, ServedEngine(), wrong)
     opened(tmp_path).close()  # and nothing was changed
 
 
@@ -253,12 +254,6 @@ def test_a_failed_opening_lets_the_directory_go(tmp_path: Path) -> None:
         with pytest.raises(LogDamaged) as damaged:
             opened(tmp_path)
         assert not isinstance(damaged.value, DirectoryInUse)
-
-
-def test_memory_only_has_the_same_face() -> None:
-    engine, publishers, log = open_memory()
-    assert (engine.seq, len(publishers), log.write_and_sync()) == (0, 0, 0)
-    log.close()
 
 
 def modes(path: Path) -> dict[str, int]:

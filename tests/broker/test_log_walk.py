@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hullcast.broker.log.changes import ChangeBatch, GatheredChanges, LogReader
+from hullcast.broker.log.changes import ChangeBatch, GatheredChanges
 from hullcast.broker.log.commit_log import CommitLog
 from hullcast.broker.log.record import RecordKind
 from hullcast.broker.log.segment import segments
+from hullcast.broker.log.tail import Tail
 from hullcast.broker.sql.create import CreateTable, parse_statement
 from hullcast.broker.tables.interning import Interner
-from hullcast.broker.tables.schema import Table
+from hullcast.broker.tables.schema import Table, fold
 from hullcast.broker.tables.travel import valued
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import LogDamaged
@@ -78,6 +79,10 @@ def write(path: Path, history: list[Change], group: int = 3, segment_bytes: int 
     return log.seq
 
 
+def tail_of(path: Path) -> Tail:
+    return Tail(path / "log", bytes(16))
+
+
 def listed(table: Table, batches: list[ChangeBatch], interner: Interner) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
     for seqs, cells, deleted, partial in batches:
@@ -97,13 +102,13 @@ def test_compiled_and_decoded_rows_are_the_same(history: list[Change], data: st.
         through = data.draw(st.integers(after, last))
         for table in (T, N):
             compiled, decoded = (GatheredChanges(table, Interner(), after, through) for _ in range(2))
-            reader = LogReader(Path(folder))
+            reader = tail_of(Path(folder))
             updates = 0
             for run in reader.runs(table.name.lower(), after, through):
-                compiled.add_run(run)
+                compiled.add(run)
                 updates += run.updates(after, through)
-            for change in reader.changes(table.name.lower(), after, through):
-                decoded.add(change)
+                for place, (first, count) in enumerate(run.noted[2:].T.tolist()):
+                    decoded._add(first, first + count - 1, run.payload(place))
             found = listed(table, compiled.settled(), compiled.interner)
             assert found == listed(table, decoded.settled(), decoded.interner)
             assert compiled.rows == decoded.rows == len(found)
@@ -123,15 +128,15 @@ def test_a_reader_goes_on_from_where_another_ended(history: list[Change], data: 
     with TemporaryDirectory() as folder:
         last = write(Path(folder), history)
         whole_way = GatheredChanges(T, Interner(), 0, last)
-        for run in LogReader(Path(folder)).runs("t", 0, last):
-            whole_way.add_run(run)
+        for run in tail_of(Path(folder)).runs("t", 0, last):
+            whole_way.add(run)
         stops = sorted({*data.draw(st.lists(st.integers(0, last), max_size=4)), last})
         found: list[tuple[Any, ...]] = []
         after, position = 0, None
         for through in stops:
-            gathered, reader = GatheredChanges(T, Interner(), after, through), LogReader(Path(folder))
+            gathered, reader = GatheredChanges(T, Interner(), after, through), tail_of(Path(folder))
             for run in reader.runs("t", after, through, position):
-                gathered.add_run(run)
+                gathered.add(run)
             found += listed(T, gathered.settled(), gathered.interner)
             after, position = through, reader.position
             assert position is None or position.seq <= after
@@ -150,7 +155,7 @@ def test_every_flipped_byte_is_damage(history: list[Change], data: st.DataObject
         content[place] ^= data.draw(st.integers(1, 255))
         path.write_bytes(content)
         with pytest.raises(LogDamaged):
-            for _ in LogReader(Path(folder)).runs("t", 0, last):
+            for _ in tail_of(Path(folder)).runs("t", 0, last):
                 pass
 
 
@@ -161,10 +166,18 @@ def test_rows_published_and_deleted_singly_are_never_decoded_one_by_one(
     history: list[Change] = [("T", [row], None) for row in rows]
     last = write(tmp_path, [*history, ("T", None, "a"), ("N", None, 1), *history])
     gathered = GatheredChanges(T, Interner(), 0, last)
-    monkeypatch.setattr(GatheredChanges, "add", None)
-    for run in LogReader(tmp_path).runs("t", 0, last):
-        gathered.add_run(run)
+    monkeypatch.setattr(GatheredChanges, "_add", None)
+    for run in tail_of(tmp_path).runs("t", 0, last):
+        gathered.add(run)
     assert gathered.rows == 101
+
+
+def test_a_record_is_found_by_the_name_of_its_table(tmp_path: Path) -> None:
+    names = ("T", "ü" * 20, "x" * 40, "Y" * 300, "z" * 70_000)
+    last = write(tmp_path, [*((name, [{"K": 1}], None) for name in names), *((name, None, 1) for name in names)])
+    for place, name in enumerate(names, 1):
+        noted = [run.noted.copy() for run in tail_of(tmp_path).runs(fold(name), 0, last)]
+        assert np.concatenate(noted, axis=1)[2].tolist() == [place, len(names) + place]
 
 
 def test_records_larger_than_what_is_read_at_once_are_whole(tmp_path: Path) -> None:
@@ -172,7 +185,7 @@ def test_records_larger_than_what_is_read_at_once_are_whole(tmp_path: Path) -> N
     small: list[Change] = [("T", [{"K": "a", "Ä i": 1, "R": 1.5, "W": NOON}], None)] * 5
     last = write(tmp_path, [*small, ("T", large, None), *small, ("T", large[:2], None)], segment_bytes=1 << 30)
     gathered = GatheredChanges(T, Interner(), 0, last)
-    for run in LogReader(tmp_path).runs("t", 0, last):
-        gathered.add_run(run)
+    for run in tail_of(tmp_path).runs("t", 0, last):
+        gathered.add(run)
     assert [row[0] for row in listed(T, gathered.settled(), gathered.interner)] == list(range(1, last + 1))
-    assert LogReader(tmp_path).position is None
+    assert tail_of(tmp_path).position is None

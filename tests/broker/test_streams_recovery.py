@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log.record import RecordKind
 from hullcast.broker.log.recovery import DataDirectory, open_directory
 from hullcast.broker.server import changing as changing_module
@@ -61,7 +62,7 @@ class Durable:
         self.open()
 
     def open(self) -> None:
-        self.data: DataDirectory = open_directory(self.path, apply_record)
+        self.data: DataDirectory = open_directory(self.path, ServedEngine(), apply_record)
         with patch("tests.broker.test_server_brain.ServedEngine", lambda: self.data.engine):
             self.desk = Desk(publishers=self.data.publishers)
 

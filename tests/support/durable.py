@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hullcast.broker.engine.engine import Engine
+from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log.checkpoint import CapturedState
 from hullcast.broker.log.record import NOBODY, Record, RecordKind
 from hullcast.broker.log.recovery import DataDirectory, open_directory
@@ -28,7 +29,7 @@ def apply(engine: Engine, record: Record) -> None:
 
 
 def opened(path: Path, **options: Any) -> DataDirectory:
-    return open_directory(path, apply, **options)
+    return open_directory(path, ServedEngine(), apply, **options)
 
 
 def captured(data: DataDirectory) -> CapturedState:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log.history import Life
 from hullcast.broker.log.record import RecordKind
 from hullcast.broker.log.recovery import DataDirectory, open_directory
@@ -47,7 +48,7 @@ class Ledger:
         self.execute(OTHER)
 
     def open(self) -> None:
-        self.data: DataDirectory = open_directory(self.path, apply_record, **self.options)
+        self.data: DataDirectory = open_directory(self.path, ServedEngine(), apply_record, **self.options)
         engine = self.data.engine
         self.brain = Brain(
             engine,

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from hullcast.broker.log.commit_log import CommitLog
 from hullcast.broker.log.record import RecordKind
-from hullcast.broker.log.replay import Replay
 from hullcast.broker.log.segment import SegmentWriter
+from hullcast.broker.log.tail import Tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,10 +39,10 @@ def expected(number: int) -> dict[int, tuple[float, str]]:
 
 
 def log_alone(directory: Path, identity: bytes, seed: int) -> None:
-    replay = Replay(directory / "log", identity)
-    for _ in replay:
+    tail = Tail(directory / "log", identity)
+    for _ in tail.records():
         pass
-    end = replay.end
+    end = tail.end
     segment = SegmentWriter.resume(*end.segment) if end.segment else None
     log = CommitLog(directory / "log", identity, number=end.number, seq=end.seq, segment=segment, segment_bytes=60_000)
 

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 import hullcast
+from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log.record import NOBODY, RecordKind
 from hullcast.broker.log.recovery import open_directory
 from hullcast.broker.server.changing import apply_record
@@ -132,7 +133,7 @@ async def test_a_recovering_server_answers_probes_and_stops_when_told(tmp_path: 
 
 def _write_log(data: Path, records: int) -> None:
     """A data directory whose log takes a while to replay."""
-    opened = open_directory(data, apply_record)
+    opened = open_directory(data, ServedEngine(), apply_record)
     opened.log.append(RecordKind.STATEMENT, CREATE.encode(), first=1, count=0)
     payload = bodies.encode(bodies.Publish("T", {"K": from_list([1]), "V": from_list([1.0])}, None, NOBODY, 0))
     for number in range(records):

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from hullcast.broker.log.segment import sync_directory
+from hullcast.broker.log.private import sync_directory
 from hullcast.clients.cli.commands.arguments import whole
 from hullcast.clients.cli.commands.connection import add_connection_arguments, as_json, connected
 from hullcast.clients.cli.commands.progress import Lines, written

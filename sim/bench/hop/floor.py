@@ -211,6 +211,7 @@ def _sync(folder: Path, count: int) -> tuple[float, float]:
 async def _log(folder: Path, count: int) -> tuple[float, float]:
     """Groups of one entry through the pipeline, one after the other: time and CPU."""
     # here, so that processes that only receive start at once
+    from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.log.record import RecordKind
     from hullcast.broker.log.recovery import open_directory
     from hullcast.broker.server.changing import apply_record
@@ -219,7 +220,7 @@ async def _log(folder: Path, count: int) -> tuple[float, float]:
     from hullcast.network.wire.bodies import Synced
     from hullcast.network.wire.frames import Request
 
-    data = open_directory(folder / "log", apply_record)
+    data = open_directory(folder / "log", ServedEngine(), apply_record)
     left = asyncio.Event()
     pipeline = Pipeline(data.log, lambda steps: left.set(), 1 << 30)
     times, used = [], process_time()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log.history import Life
 from hullcast.broker.log.record import NOBODY, RecordKind
 from hullcast.broker.log.recovery import open_directory
@@ -25,7 +26,7 @@ class OfferLog:
 
     def __init__(self, path: Path, suppliers: int, seed: int) -> None:
         self.path = path
-        self._data = open_directory(path, apply_record, history_bytes=1 << 40)
+        self._data = open_directory(path, ServedEngine(), apply_record, history_bytes=1 << 40)
         self._tables: dict[str, Table] = {}
         for create in CREATE_TABLES.values():
             self._data.log.append(RecordKind.STATEMENT, create.encode(), first=1, count=0)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log.history import Life
 from hullcast.broker.log.record import NOBODY, RecordKind
 from hullcast.broker.log.recovery import open_directory
@@ -101,7 +102,7 @@ class _LoadedTable:
         self.case, self._path, self._rows = case, path, rows
         self._draw = generator(seed, "bench/warehouse/loading", case.name)
         self._keys = 0  # keys so far, from 0 on
-        self._data = open_directory(path, apply_record, history_bytes=1 << 40)
+        self._data = open_directory(path, ServedEngine(), apply_record, history_bytes=1 << 40)
         for table in (TABLE, *self._others()):
             self._data.log.append(RecordKind.STATEMENT, case.create(table).encode(), first=1, count=0)
         statement = parse_statement(case.create(TABLE))

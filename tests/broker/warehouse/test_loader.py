@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log.checkpoint import checkpoints
 from hullcast.broker.log.history import Life
 from hullcast.broker.log.record import RecordKind
@@ -244,7 +245,7 @@ def test_a_file_that_is_damaged_or_gone_is_made_again(ledger: Ledger, fresh: boo
 
 def test_rows_that_lack_columns_take_them_from_what_was_there(tmp_path: Path) -> None:
     """Records of earlier versions: the server of today logs whole rows."""
-    data = open_directory(tmp_path, apply_record)
+    data = open_directory(tmp_path, ServedEngine(), apply_record)
     create = "CREATE TABLE T (K TEXT PRIMARY KEY, I INTEGER, W TIMESTAMP)"
     data.engine.execute(create)
     data.log.append(RecordKind.STATEMENT, create.encode(), first=1, count=0)
