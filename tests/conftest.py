@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -31,14 +33,35 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HULLCAST_HYPOTHESIS", "ci"))
 
+#: A shell has jobs in the background ignore Ctrl-C, and every process they start inherits that. Tests that send SIGINT,
+#: and the processes that they send it to, begin with what Python does otherwise, however pytest was started.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 #: Tests with these markers take minutes, and get more time than `timeout` in pyproject.toml says (0: without end).
 _LONGER_S = {"slow": 2400, "cluster": 2400, "soak": 0}
+#: A Spark session starts once for all tests that use it, by name or by a parameter.
+_SPARK = {"spark", "elsewhere"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give longer tests a longer limit, unless they name one themselves."""
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give longer tests a longer limit, unless they name one themselves. Tests that share something of their module, or
+    Spark, go to one worker, so that it is made once."""
     for item in items:
         longer = [seconds for marker, seconds in _LONGER_S.items() if item.get_closest_marker(marker)]
         if longer and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(min(longer)))
+        if config.pluginmanager.has_plugin("xdist") and (group := _group_of(item)):
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _group_of(item: pytest.Item) -> str | None:
+    if not isinstance(item, pytest.Function):
+        return None
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    if _SPARK.intersection(item.fixturenames) or any(value in _SPARK for value in parameters if isinstance(value, str)):
+        return "spark"
+    fixtures = (each[-1] for each in item._fixtureinfo.name2fixturedefs.values())
+    return item.path.stem if any(each.scope == "module" and each.baseid for each in fixtures) else None

@@ -452,6 +452,12 @@ def stored_rows(
         yield from _blocks(database, stored, table, at_once)
 
 
+def removed_through(database: sqlite3.Connection, table: Table, created: int) -> int:
+    """The last position that was removed from a stream (created then); 0 if it is not in the checkpoint."""
+    stored = stored_name(database, table, created)
+    return 0 if stored is None or table.stream is None else _load_stream(database, stored)[0]
+
+
 def stored_name(database: sqlite3.Connection, table: Table, created: int) -> str | None:
     """The name that one table has in the checkpoint; None if that table (created then) is not in it."""
     text = create_text(table)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hullcast.broker.log.changes import GatheredChanges, LogReader
-from hullcast.broker.log.checkpoint import open_checkpoint, stored_rows
+from hullcast.broker.log.checkpoint import open_checkpoint, removed_through, stored_rows
 from hullcast.broker.log.directory import read_identity
 from hullcast.broker.log.history import gone, readable_from
 from hullcast.broker.streams.batch import StreamMoment, TupleBatch
@@ -20,9 +20,10 @@ from hullcast.broker.streams.operators.table_join import TableChanges
 from hullcast.broker.tables.ingest import ingest
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.warehouse.source import TableSource
+from hullcast.network.wire.errors import HistoryGone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from hullcast.broker.log.changes import LogPosition
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
     from hullcast.broker.streams.messages import TimeWord
     from hullcast.broker.tables.interning import Interner
     from hullcast.network.wire.arrays import Floats, Ints
-    from hullcast.network.wire.errors import HistoryGone
 
 #: How often rows are read again because the log or a checkpoint was cut under our hands.
 ATTEMPTS = 5
 #: Rows of a checkpoint that are read at once.
 STORED_AT_ONCE = 4096
+_NOT_RETAINED = "a join came too late for it; the stream's retain_rows or the server's history_bytes keeps more"
 
 
 class StreamTime:
@@ -51,11 +52,7 @@ class StreamTime:
         self._words += words
 
     def batch(self, changes: TableChanges, through: int, now: float) -> TupleBatch:
-        """Tuples that follow those before, with their effective times; all up to `through` was looked at. What
-        retention removed from the stream is not taken from it here."""
-        if changes.deleted.any():
-            kept = ~changes.deleted
-            changes = TableChanges(changes.seqs[kept], np.compress(kept, changes.cells, axis=1), changes.deleted[kept])
+        """Tuples that follow those before, with their effective times; all up to `through` was looked at."""
         times = self._effective(changes.seqs, changes.cells, through)
         return TupleBatch(changes.seqs, times, changes.cells, StreamMoment(self.reached, through), now)
 
@@ -83,57 +80,24 @@ class LogFollower:
         self._directory, self._interner = directory, interner
         self._log = LogReader(directory)
         self._source = TableSource(directory, read_identity(directory) or b"")
-        self._positions: dict[str, LogPosition] = {}  # where the next stretch begins, by folded name
 
-    def forget(self, name: str) -> None:
-        """A stream or table (folded name) is not followed any more."""
-        self._positions.pop(name, None)
-
-    def follow(self, life: Life, after: int, through: int) -> TableChanges:
-        """The changes behind `after`, which is where the last stretch ended, up to `through`, which is on disk.
-        HistoryGone if the log was cut."""
-        name = fold(life.table.name)
-        changes = self.changes(life, after, through, self._positions.get(name))
-        if self._log.position is not None:
-            self._positions[name] = self._log.position
-        return changes
-
-    def changes(self, life: Life, after: int, through: int, start: LogPosition | None = None) -> TableChanges:
-        """The changes behind `after` up to `through`; HistoryGone if the log does not have them any more."""
-        try:
-            return self._changes(life, after, through, start)
-        except FileNotFoundError:
-            raise gone(life, after + 1, readable_from(self._directory)) from None
-
-    def tuples(self, life: Life, after: int, through: int, known: int) -> TableChanges:
-        """The tuples of a stream with positions behind `after` up to `through`, as far as they are kept; all up to
-        `known` is on disk. What the log does not reach back to is in a checkpoint, perhaps a later one: tuples do not
-        change, and those behind `through` are left out."""
-
-        def read() -> TableChanges:
-            try:
-                return self._changes(life, max(after, life.created), through, None)
-            except FileNotFoundError:
-                found = self._rows(life, known)
-                positions = found.cells[life.table.key]
-                wanted = np.flatnonzero(~found.deleted & (positions > after) & (positions <= through))
-                wanted = wanted[np.argsort(positions[wanted], kind="stable")]
-                cells = np.ascontiguousarray(found.cells[:, wanted])
-                return TableChanges(cells[life.table.key].astype(np.int64), cells, found.deleted[wanted])
-
-        return self._patiently(life, after, read)
-
-    def stored(self, life: Life, seq: int) -> Iterator[tuple[int, TableChanges]]:
+    def stored(self, life: Life, seq: int, behind: int | None = None) -> Iterator[tuple[int, TableChanges]]:
         """The rows of a table or stream as the newest checkpoint up to `seq` has them, some at a time, and of which
-        moment they are; at first no rows. FileNotFoundError if it is removed meanwhile."""
+        moment they are; at first no rows. FileNotFoundError if it is removed in this moment; HistoryGone if tuples of
+        a stream `behind` a position are not retained."""
         base = next(self._source.bases(life, seq), None)
-        yield (life.created if base is None else base.seq), no_changes(life)
-        if base is not None:
-            with closing(open_checkpoint(base.path)) as database:
-                for columns in stored_rows(database, life.table, life.created, STORED_AT_ONCE):
-                    cells = ingest(life.table, columns, None, self._interner).cells
-                    count = cells.shape[1]
-                    yield base.seq, TableChanges(np.full(count, base.seq), cells, np.zeros(count, np.bool_))
+        if base is None:
+            yield life.created, no_changes(life)
+            return
+        with closing(open_checkpoint(base.path)) as database:  # from here on it may be removed
+            removed = 0 if behind is None else removed_through(database, life.table, life.created)
+            if behind is not None and removed > behind:
+                raise HistoryGone(life.table.name, behind + 1, removed + 1, _NOT_RETAINED)
+            yield base.seq, no_changes(life)
+            for columns in stored_rows(database, life.table, life.created, STORED_AT_ONCE):
+                cells = ingest(life.table, columns, None, self._interner).cells
+                count = cells.shape[1]
+                yield base.seq, TableChanges(np.full(count, base.seq), cells, np.zeros(count, np.bool_))
 
     def stretch(
         self, life: Life, after: int, through: int, start: LogPosition | None
@@ -145,27 +109,6 @@ class LogFollower:
     def gone(self, life: Life, after: int) -> HistoryGone:
         """Why the changes behind `after` cannot be read."""
         return gone(life, after + 1, readable_from(self._directory))
-
-    def _patiently(self, life: Life, seq: int, read: Callable[[], TableChanges]) -> TableChanges:
-        for _ in range(ATTEMPTS):
-            try:
-                return read()
-            except FileNotFoundError:  # the log or a checkpoint was cut in this moment
-                continue
-        raise self.gone(life, seq)
-
-    def _rows(self, life: Life, seq: int) -> TableChanges:
-        base = next(self._source.bases(life, seq), None)
-        parts = []
-        if base is not None:
-            with closing(open_checkpoint(base.path)) as database:
-                for columns in stored_rows(database, life.table, life.created):
-                    cells = ingest(life.table, columns, None, self._interner).cells
-                    count = cells.shape[1]
-                    parts.append(TableChanges(np.full(count, base.seq), cells, np.zeros(count, np.bool_)))
-        after = life.created if base is None else base.seq
-        parts.append(self._changes(life, after, seq, None))
-        return together(parts)
 
     def _changes(self, life: Life, after: int, through: int, start: LogPosition | None) -> TableChanges:
         gathered = GatheredChanges(life.table, self._interner, after, through)
@@ -182,11 +125,12 @@ class LogFollower:
 
 class StreamPast:
     """The tuples of a stream behind a position, stretch by stretch: from the log, or, where that was cut, from a
-    checkpoint. Tuples do not change, so it may be a later one; those that it has are held here until they are due."""
+    checkpoint. Tuples do not change, so it may be a later one; it is read once, and what it has is held here until it
+    is due. What retention removes from the stream is not taken from it here."""
 
     def __init__(self, follower: LogFollower, life: Life, after: int) -> None:
         self._follower, self._life = follower, life
-        self._after = max(after, life.created)  # up to there it was given, or is held
+        self.reached = max(after, life.created)  # up to there it was given, or is held
         self._start: LogPosition | None = None  # of what is behind that
         self._held: Floats = np.empty((len(life.table.columns), 0))
         self._loading: list[Floats] = []
@@ -196,38 +140,47 @@ class StreamPast:
         yield self._held
         yield from self._loading
 
-    def reading(self, through: int, known: int) -> Generator[None, None, TableChanges]:
-        """The tuples behind those that were given before, up to `through`; all up to `known` is on disk. It stops now
-        and then. HistoryGone if files are cut again and again while they are read."""
-        life, logged = self._life, no_changes(self._life)
+    def reading(self, through: int, known: Callable[[], int]) -> Iterator[None]:
+        """Read on up to `through`; `known` says up to where all is on disk. It stops now and then. HistoryGone if
+        tuples are not retained any more, or files are cut again and again while they are read."""
         for _ in range(ATTEMPTS):
             try:
-                if self._after < through:
-                    logged, self._start = self._follower.stretch(life, self._after, through, self._start)
-                    self._after = through
-                break
+                if self.reached < through:
+                    found, self._start = self._follower.stretch(self._life, self.reached, through, self._start)
+                    tuples = found.cells
+                    if found.deleted.any():
+                        tuples = np.compress(~found.deleted, tuples, axis=1)
+                    self._hold(tuples, through)
+                return
             except FileNotFoundError:  # the log was cut, perhaps in this moment
-                yield from self._load(known)
-        else:
-            raise self._follower.gone(life, self._after)
-        due = int(np.searchsorted(self._held[life.table.key], through, "right"))
-        cells, self._held = self._held[:, :due], self._held[:, due:]
-        kept = TableChanges(cells[life.table.key].astype(np.int64), cells, np.zeros(due, np.bool_))
-        return together([kept, logged])
+                yield from self._load(known())
+        raise self._follower.gone(self._life, self.reached)
+
+    def take(self, through: int) -> TableChanges:
+        """The tuples up to `through` that were not given before."""
+        key = self._life.table.key
+        due = int(np.searchsorted(self._held[key], through, "right"))
+        cells, self._held = np.ascontiguousarray(self._held[:, :due]), self._held[:, due:]
+        return TableChanges(cells[key].astype(np.int64), cells, np.zeros(due, np.bool_))
 
     def _load(self, known: int) -> Iterator[None]:
         """Hold what a checkpoint has."""
-        key, after, self._loading = self._life.table.key, self._after, []
+        key, reached, self._loading = self._life.table.key, self.reached, []
         try:
-            for moment, part in self._follower.stored(self._life, known):
-                after = max(after, moment)
-                self._loading.append(part.cells[:, part.cells[key] > self._after])
+            for moment, part in self._follower.stored(self._life, known, self.reached):
+                reached = max(reached, moment)
+                self._loading.append(part.cells[:, part.cells[key] > self.reached])
                 yield
         except FileNotFoundError:  # another one took its place
             return
-        held = np.concatenate([self._held, *self._loading], axis=1)
-        self._held = np.ascontiguousarray(held[:, np.argsort(held[key], kind="stable")])
-        self._after, self._start, self._loading = after, None, []
+        loaded = np.concatenate(self._loading, axis=1)
+        self._hold(loaded[:, np.argsort(loaded[key], kind="stable")], reached)
+        self._start, self._loading = None, []
+
+    def _hold(self, more: Floats, reached: int) -> None:
+        """Tuples behind those that are held; up to `reached` there are no others."""
+        self._held = np.concatenate([self._held, more], axis=1) if self._held.size else more
+        self.reached = reached
 
 
 def together(parts: Sequence[TableChanges]) -> TableChanges:

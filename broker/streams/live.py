@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -40,7 +41,7 @@ from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import ColumnType, fold
 from hullcast.broker.tables.travel import travelling
 from hullcast.network.wire.columns import size_bytes
-from hullcast.network.wire.errors import HistoryGone, HullcastError, InvariantBroken, TooLarge, from_wire, to_wire
+from hullcast.network.wire.errors import HullcastError, InvariantBroken, TooLarge, from_wire, to_wire
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
@@ -89,18 +90,20 @@ class _LiveQuery:
     terms: QueryTerms
     kinds: tuple[ColumnType, ...]
     after: StreamMoment  # its results are behind this
-    bases: tuple[StreamMoment, ...]  # with these it can be opened again, to go on from what was sent last
     attached: bool = True  # it has all that others have; else its windows are being filled
     gives_way: bool = False  # to publishers
 
 
 @dataclass(eq=False, slots=True)
 class _Followed:
-    """A stream or table that is read, by how many queries; of a stream its time."""
+    """A stream or table that is read, by how many queries; of a stream its time, and what was read ahead."""
 
     life: Life
     users: int = 0
     time: StreamTime | None = None
+    past: StreamPast | None = None
+    reading: Iterator[None] | None = None  # of that, under way
+    start: LogPosition | None = None  # of the next stretch of a table
 
 
 @dataclass(eq=False, slots=True)
@@ -154,7 +157,7 @@ class LiveStreams:
         self._filling: deque[_Filling] = deque()  # those before that are being opened
         self._released = self._read = 0
         self._sent = 0
-        self._unsent: deque[tuple[int, TupleBatch, Resume]] = deque()  # results that wait for others to be taken
+        self._unsent: deque[tuple[int, TupleBatch]] = deque()  # results that wait for others to be taken
         self._untaken: list[tuple[int, int]] = []  # (batch number, bytes) of results on their way
         self._untaken_bytes = 0
         self._looked_at = 0.0
@@ -242,8 +245,8 @@ class LiveStreams:
         if shared is not None:
             self._send()  # what the others get and this one does not
             self._later.pop(number, None)  # the others have heard of it
-            after, bases = self._runner.resume(shared)
-            self._queries[number] = _LiveQuery(shared, terms, kinds, after, bases, gives_way=gives_way)
+            after = self._runner.resume(shared).after
+            self._queries[number] = _LiveQuery(shared, terms, kinds, after, gives_way=gives_way)
             self._follow_sources(terms)
             self._say(QueryOpened(number))
         else:
@@ -261,7 +264,7 @@ class LiveStreams:
         number, terms, start, gives_way = message
         resume = Resume(END if start.after is None else start.after, start.bases)  # END: until `skip`
         running = self._runner.open(query, resume, attached=False)
-        live = _LiveQuery(running, terms, kinds, BEGINNING, start.bases, attached=False, gives_way=gives_way)
+        live = _LiveQuery(running, terms, kinds, BEGINNING, attached=False, gives_way=gives_way)
         self._queries[number] = live
         streams = [terms.left] if terms.right is None or terms.right.is_table else [terms.left, terms.right]
         times = [StreamTime(stream.time, base.time) for stream, base in zip(streams, start.bases, strict=True)]
@@ -296,8 +299,8 @@ class LiveStreams:
                 self._runner.change_at(running, changes)
                 table_at = at
             for leaf, (past, clock) in enumerate(zip(filling.pasts, filling.times, strict=True)):
-                tuples = yield from past.reading(at, self._released)
-                self._runner.arrive_at(running, leaf, clock.batch(tuples, at, time.monotonic()))
+                yield from past.reading(at, lambda: self._released)
+                self._runner.arrive_at(running, leaf, clock.batch(past.take(at), at, time.monotonic()))
             yield from self._worked(running)
             if not begun and at == start.seq:
                 self._runner.skip(running)
@@ -355,10 +358,10 @@ class LiveStreams:
         """A query has all that others have: from now on it goes with them."""
         number, terms, *_ = filling.message
         live = self._queries[number]
-        for stream, clock in zip(filling.streams, filling.times, strict=True):
+        for stream, clock, past in zip(filling.streams, filling.times, filling.pasts, strict=True):
             name = fold(stream.life.table.name)
             if name not in self._followed:
-                self._followed[name] = _Followed(stream.life, 0, clock)
+                self._followed[name] = _Followed(stream.life, 0, clock, past)
         live.attached = True
         self._runner.attach(live.running)
         self._follow_sources(terms)
@@ -386,7 +389,6 @@ class LiveStreams:
                 self._followed[name].users -= 1
                 if not self._followed[name].users:
                     del self._followed[name]
-                    self._follower.forget(name)
 
     # -- a turn ------------------------------------------------------------------------------------------------
 
@@ -417,35 +419,43 @@ class LiveStreams:
         return (may_read and self._read < self._released) or (may_run and busy)
 
     def _read_on(self) -> None:
-        """The next stretch of the log."""
+        """The next stretch of the log; or, if it was cut, some of what is in a checkpoint instead."""
         if self._interner.wants_sweep:
             self._sweep()
         starts = [message.start.seq for message in self._waiting if message.start.seq > self._read]
         through = min([self._released, *starts, *([self._read + STRETCH] if self._followed else [])])
-        now = time.monotonic()
-        found: dict[str, TableChanges] = {}
         for name, one in list(self._followed.items()):
             try:
-                found[name] = self._follow(one, through)
+                if not self._is_reached(one, through):
+                    return
             except HullcastError as error:
                 self._give_up(name, error)
+        found: dict[str, TableChanges] = {}
+        for name, one in list(self._followed.items()):
+            if one.past is None:
+                try:
+                    found[name], one.start = self._follower.stretch(one.life, self._read, through, one.start)
+                except FileNotFoundError:
+                    self._give_up(name, self._follower.gone(one.life, self._read))
+                except HullcastError as error:
+                    self._give_up(name, error)
+        for name in found.keys() & self._followed:
+            self._runner.change(name, found[name])
+        now = time.monotonic()
         for name, one in self._followed.items():
-            if one.time is None:
-                self._runner.change(name, found[name])
-        for name, one in self._followed.items():
-            if one.time is not None:
-                self._runner.arrive(name, one.time.batch(found[name], through, now))
+            if one.past is not None and one.time is not None:
+                self._runner.arrive(name, one.time.batch(one.past.take(through), through, now))
         self._read = through
         self._open_due()
 
-    def _follow(self, one: _Followed, through: int) -> TableChanges:
-        """What a source brings; of a stream, if the log was cut before it was read, what is retained of it."""
-        try:
-            return self._follower.follow(one.life, self._read, through)
-        except HistoryGone:
-            if one.time is None:
-                raise
-            return self._follower.tuples(one.life, self._read, through, self._released)
+    def _is_reached(self, one: _Followed, through: int) -> bool:
+        """Read a stream up to there; False if others should have their turn before it is: a checkpoint is read."""
+        while one.past is not None and one.past.reached < through:
+            one.reading = one.reading or one.past.reading(through, lambda: self._released)
+            for _ in one.reading:
+                return False
+            one.reading = None
+        return True
 
     def _give_up(self, name: str, error: HullcastError) -> None:
         """A source cannot be read any more: the queries that read it fail, and others go on."""
@@ -480,8 +490,9 @@ class LiveStreams:
         return min([self._read, *(filling.reached for filling in self._filling)])
 
     def _sweep(self) -> None:
-        pasts = (cells for filling in self._filling for past in filling.pasts for cells in past.held())
-        unsent = (batch.cells for _, batch, _ in self._unsent)
+        read = [one.past for one in self._followed.values() if one.past is not None]
+        pasts = [cells for past in chain(read, *(one.pasts for one in self._filling)) for cells in past.held()]
+        unsent = (batch.cells for _, batch in self._unsent)
         held = [np.zeros(0), *(cells[np.isfinite(cells)] for cells in (*self._runner.held(), *pasts, *unsent))]
         self._interner.sweep(np.concatenate(held))
 
@@ -494,9 +505,9 @@ class LiveStreams:
                     except TooLarge as error:
                         self._fail(number, error)
         while self._unsent and self._may_send:
-            number, batch, resume = self._unsent.popleft()
+            number, batch = self._unsent.popleft()
             if number in self._queries:
-                self._send_some(number, self._queries[number], batch, resume)
+                self._send_some(number, self._queries[number], batch)
 
     @property
     def _may_send(self) -> bool:
@@ -512,9 +523,8 @@ class LiveStreams:
         *before, rest = stretches(batch.seqs, self._at_once(query, batch)) or [slice(0, 0)]
         for rows in before:
             reached = StreamMoment(float(batch.times[rows.stop - 1]), int(batch.seqs[rows.stop - 1]))
-            self._unsent.append((number, batch.some(rows, reached), Resume(reached, query.bases)))
-        self._unsent.append((number, batch.some(rest, batch.reached), results.resume))
-        query.bases = results.resume.bases
+            self._unsent.append((number, batch.some(rows, reached)))
+        self._unsent.append((number, batch.some(rest, batch.reached)))
 
     def _at_once(self, query: _LiveQuery, batch: TupleBatch) -> int:
         """How many results to send at once: fewer if texts are long. TooLarge if one tuple's are more than a record
@@ -541,7 +551,7 @@ class LiveStreams:
                 what = "bytes of texts in the results of one tuple (use smaller windows, or select fewer columns)"
                 raise TooLarge(what, size, MOST_BYTES)
 
-    def _send_some(self, number: int, query: _LiveQuery, batch: TupleBatch, resume: Resume) -> None:
+    def _send_some(self, number: int, query: _LiveQuery, batch: TupleBatch) -> None:
         columns = tuple(
             travelling(kind, cells, self._interner) for kind, cells in zip(query.kinds, batch.cells, strict=True)
         )
@@ -549,7 +559,7 @@ class LiveStreams:
         size = size_bytes({str(place): column for place, column in enumerate(columns)})
         self._untaken.append((self._sent, size))
         self._untaken_bytes += size
-        self._say(StreamResults(self._sent, number, batch.seqs, batch.times, columns, batch.reached, resume))
+        self._say(StreamResults(self._sent, number, batch.seqs, columns, batch.reached))
 
     # -- for people --------------------------------------------------------------------------------------------
 

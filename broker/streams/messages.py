@@ -3,8 +3,8 @@
     server <==(a socket pair)==> streams process
 
 The process holds nothing that the server could not tell it again: with each batch of results it says how far the query
-is (`reached`), and with what it can be opened again (`resume`). So if it is killed, the server starts another one and
-opens the queries with what it was told last: results go on behind the last ones that came.
+is (`reached`). So if it is killed, the server starts another one and opens the queries with what it was told last:
+results go on behind the last ones that came.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from hullcast.broker.streams.batch import StreamMoment
     from hullcast.broker.streams.memory.bounded_join import BoundedJoinStatistics
     from hullcast.broker.streams.operators.windows import StreamWindow
-    from hullcast.broker.streams.runner import PathStatistics, Resume
-    from hullcast.network.wire.arrays import Floats, Ints
+    from hullcast.broker.streams.runner import PathStatistics
+    from hullcast.network.wire.arrays import Ints
     from hullcast.network.wire.columns import Column
 
 #: The end of a range: a code, or a text, which then is both ends.
@@ -56,8 +56,7 @@ class TimeWord(NamedTuple):
 
 class QueryStart(NamedTuple):
     """Where a query begins: with what would come from `seq` on, had it been open all along. `bases`: for each of its
-    streams the moment behind which its windows need it. A query that was open before begins with its `resume` instead,
-    whose bases these are then.
+    streams the moment behind which its windows need it.
 
     `words`: for each of its streams how far its time had come by heartbeats, behind its base, in order.
     """
@@ -140,10 +139,8 @@ class StreamResults(NamedTuple):
     batch_number: int
     number: int
     at: Ints
-    times: Floats
     columns: tuple[Column, ...]
     reached: StreamMoment
-    resume: Resume
 
 
 class QueryOpened(NamedTuple):

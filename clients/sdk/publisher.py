@@ -50,9 +50,9 @@ class RowsRefused(HullcastError):
     """Rows that a publisher sent were refused; the others are durable. `refusals` has the first 100 of them as (row,
     error), and `__cause__` is the first error."""
 
-    def __init__(self, table: str, count: int, refusals: tuple[tuple[dict[str, Any], Exception], ...]) -> None:
-        super().__init__(table, count, refusals)
-        self.table, self.count, self.refusals = table, count, refusals
+    table: str
+    count: int
+    refusals: tuple[tuple[dict[str, Any], Exception], ...]
 
     def __str__(self) -> str:
         first = f"{_ROW.repr(self.refusals[0][0])}: {_why(self.refusals[0][1])}" if self.refusals else "unknown"

@@ -23,15 +23,15 @@ WHOLE_ROWS, PIECE_ROWS = 100_000, 50_000
 class PartlyPublished(HullcastError):
     """A change went in several pieces, and one failed: the rows before it are durable. `__cause__` is why."""
 
-    def __init__(self, table: str, durable: int, rows: int, seq: int, reason: str) -> None:
-        super().__init__(table, durable, rows, seq, reason)
-        self.table, self.durable, self.rows, self.seq, self.reason = table, durable, rows, seq, reason
-
-    def __str__(self) -> str:
-        return (
-            f"the first {self.durable} of {self.rows} rows for {self.table} are durable, up to seq {self.seq}; "
-            f"the piece from row {self.durable} on failed: {self.reason}"
-        )
+    table: str
+    durable: int
+    rows: int
+    seq: int
+    reason: str
+    _says = (
+        "the first {durable} of {rows} rows for {table} are durable, up to seq {seq}; "
+        "the piece from row {durable} on failed: {reason}"
+    )
 
 
 def ranges(columns: ValueColumns) -> list[slice]:

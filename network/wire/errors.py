@@ -48,21 +48,34 @@ The branch tells the caller what to do::
     ├── LogDamaged                data on disk is not what was written: restore it
     └── InvariantBroken           a bug in this code: stop and report it
 
-Fields are attributes, so no caller parses a text. `args` are the fields, so each error pickles (Spark sends errors
-between processes). `to_wire` and `from_wire` carry an error to the client: its code is the name of its class, its
-arguments are the fields.
+An error is declared by its fields and its text. Fields are attributes, so no caller parses a text. `args` are the
+fields, so each error pickles (Spark sends errors between processes). `to_wire` and `from_wire` carry an error to the
+client: its code is the name of its class, its arguments are the fields; PROTOCOL.md lists them.
 """
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, Self, cast
+from dataclasses import MISSING, dataclass, field
+from typing import Any, Self, dataclass_transform
 
 from hullcast.network.wire.durations import time_shown
 
 
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
 class HullcastError(Exception):
     """Base of every error raised on purpose."""
+
+    _says = ""  # the text, from the fields; a class whose text needs more has its own __str__
+
+    def __init_subclass__(cls) -> None:
+        if "__annotations__" in vars(cls):
+            dataclass(eq=False, repr=False)(cls)
+
+    def __post_init__(self) -> None:
+        self.args = tuple(vars(self).values())
+
+    def __str__(self) -> str:
+        return self._says.format_map(vars(self)) if self._says else super().__str__()
 
 
 class UsageError(HullcastError, ValueError):
@@ -89,9 +102,9 @@ class Remedy(str):
 class SqlError(UsageError):
     """A statement that is not supported: the offending part, the reason, and what would be accepted."""
 
-    def __init__(self, part: str, reason: str, accepted: str = "") -> None:
-        super().__init__(part, reason, accepted)
-        self.part, self.reason, self.accepted = part, reason, accepted
+    part: str
+    reason: str
+    accepted: str = ""
 
     def __str__(self) -> str:
         hint = f"; {self.accepted}" if self.accepted else ""
@@ -102,9 +115,8 @@ class SqlError(UsageError):
 class UnknownTable(UsageError):
     """There is no table of that name."""
 
-    def __init__(self, table: str, known: tuple[str, ...] = ()) -> None:
-        super().__init__(table, known)
-        self.table, self.known = table, known
+    table: str
+    known: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"no table {self.table}" + (f"; tables: {', '.join(self.known)}" if self.known else "")
@@ -113,9 +125,9 @@ class UnknownTable(UsageError):
 class UnknownColumn(UsageError):
     """The table has no column of that name."""
 
-    def __init__(self, column: str, table: str, known: tuple[str, ...] = ()) -> None:
-        super().__init__(column, table, known)
-        self.column, self.table, self.known = column, table, known
+    column: str
+    table: str
+    known: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         have = f"; columns: {', '.join(self.known)}" if self.known else ""
@@ -125,9 +137,9 @@ class UnknownColumn(UsageError):
 class DuplicateTable(UsageError):
     """A table or stream (`word`) of that name exists. With IF NOT EXISTS, `difference` says how it differs."""
 
-    def __init__(self, table: str, difference: str = "", word: str = "table") -> None:
-        super().__init__(table, difference, word)
-        self.table, self.difference, self.word = table, difference, word
+    table: str
+    difference: str = ""
+    word: str = "table"
 
     def __str__(self) -> str:
         drop = f"choose another name or DROP {self.word.upper()} {self.table}"
@@ -142,9 +154,8 @@ class DuplicateTable(UsageError):
 class UnknownView(UsageError):
     """There is no view of that name."""
 
-    def __init__(self, view: str, known: tuple[str, ...] = ()) -> None:
-        super().__init__(view, known)
-        self.view, self.known = view, known
+    view: str
+    known: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"no view {self.view}" + (f"; views: {', '.join(self.known)}" if self.known else "")
@@ -153,9 +164,9 @@ class UnknownView(UsageError):
 class DuplicateView(UsageError):
     """A view or a table of that name exists; `kind` says which. With IF NOT EXISTS the view is another one."""
 
-    def __init__(self, view: str, kind: str = "view", text: str = "") -> None:
-        super().__init__(view, kind, text)
-        self.view, self.kind, self.text = view, kind, text
+    view: str
+    kind: str = "view"
+    text: str = ""
 
     def __str__(self) -> str:
         if self.text:
@@ -166,9 +177,9 @@ class DuplicateView(UsageError):
 class PromiseTooShort(UsageError):
     """A view cannot be kept ready within the response time asked for."""
 
-    def __init__(self, view: str, response_time_s: float, shortest_s: float) -> None:
-        super().__init__(view, response_time_s, shortest_s)
-        self.view, self.response_time_s, self.shortest_s = view, response_time_s, shortest_s
+    view: str
+    response_time_s: float
+    shortest_s: float
 
     def __str__(self) -> str:
         return (
@@ -180,31 +191,27 @@ class PromiseTooShort(UsageError):
 class BadValue(UsageError):
     """One value of a batch is not acceptable; nothing of the batch was applied."""
 
-    def __init__(self, table: str, row: int, column: str, reason: str) -> None:
-        super().__init__(table, row, column, reason)
-        self.table, self.row, self.column, self.reason = table, row, column, reason
-
-    def __str__(self) -> str:
-        return f"{self.table} row {self.row}, column {self.column}: {self.reason}; nothing was applied"
+    table: str
+    row: int
+    column: str
+    reason: str
+    _says = "{table} row {row}, column {column}: {reason}; nothing was applied"
 
 
 class BadBatch(UsageError):
     """The rows as a whole have the wrong form; nothing of the batch was applied."""
 
-    def __init__(self, table: str, reason: str) -> None:
-        super().__init__(table, reason)
-        self.table, self.reason = table, reason
-
-    def __str__(self) -> str:
-        return f"rows for {self.table}: {self.reason}; nothing was applied"
+    table: str
+    reason: str
+    _says = "rows for {table}: {reason}; nothing was applied"
 
 
 class BadParameter(UsageError):
     """A value does not fit its placeholder. Placeholders count from 1; `row` is the row of a column, from 0, or -1."""
 
-    def __init__(self, position: int, reason: str, row: int = -1) -> None:
-        super().__init__(position, reason, row)
-        self.position, self.reason, self.row = position, reason, row
+    position: int
+    reason: str
+    row: int = -1
 
     def __str__(self) -> str:
         where = f" (row {self.row})" if self.row >= 0 else ""
@@ -214,9 +221,8 @@ class BadParameter(UsageError):
 class TableInUse(UsageError):
     """Subscriptions still read the table."""
 
-    def __init__(self, table: str, channels: tuple[str, ...]) -> None:
-        super().__init__(table, channels)
-        self.table, self.channels = table, channels
+    table: str
+    channels: tuple[str, ...]
 
     def __str__(self) -> str:
         others = len(self.channels) - 1
@@ -227,9 +233,8 @@ class TableInUse(UsageError):
 class TableInView(UsageError):
     """Views still read the table."""
 
-    def __init__(self, table: str, views: tuple[str, ...]) -> None:
-        super().__init__(table, views)
-        self.table, self.views = table, views
+    table: str
+    views: tuple[str, ...]
 
     def __str__(self) -> str:
         drops = "; ".join(f"DROP VIEW {view}" for view in self.views[:5])
@@ -240,78 +245,57 @@ class TableInView(UsageError):
 class SubscriptionClosed(UsageError):
     """The subscription is closed, so it has no answer."""
 
-    def __init__(self, sql: str) -> None:
-        super().__init__(sql)
-        self.sql = sql
-
-    def __str__(self) -> str:
-        return f"the subscription `{self.sql}` is closed; subscribe again"
+    sql: str
+    _says = "the subscription `{sql}` is closed; subscribe again"
 
 
 class ClientClosed(UsageError):
     """The client is closed, or not open yet."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
-
-    def __str__(self) -> str:
-        return (
-            f"the client {self.name} is not open; use it inside `async with hullcast.connect(..)` or "
-            "`with hullcast.connect_blocking(..)`"
-        )
+    name: str
+    _says = (
+        "the client {name} is not open; use it inside `async with hullcast.connect(..)` or "
+        "`with hullcast.connect_blocking(..)`"
+    )
 
 
 class UnknownChannel(UsageError):
     """There is no open channel of that name."""
 
-    def __init__(self, channel: str) -> None:
-        super().__init__(channel)
-        self.channel = channel
-
-    def __str__(self) -> str:
-        return f"no open channel {self.channel!r}; engine.statistics() lists them"
+    channel: str
+    _says = "no open channel {channel!r}; engine.statistics() lists them"
 
 
 class BadSetting(UsageError):
     """A setting or argument has a value that is not allowed."""
 
-    def __init__(self, setting: str, value: object, reason: str) -> None:
-        super().__init__(setting, value, reason)
-        self.setting, self.value, self.reason = setting, value, reason
-
-    def __str__(self) -> str:
-        return f"{self.setting} = {self.value!r}: {self.reason}"
+    setting: str
+    value: object
+    reason: str
+    _says = "{setting} = {value!r}: {reason}"
 
 
 class BadDirectory(UsageError):
     """The data directory is missing or cannot be used."""
 
-    def __init__(self, directory: str, reason: str) -> None:
-        super().__init__(directory, reason)
-        self.directory, self.reason = directory, reason
-
-    def __str__(self) -> str:
-        return f"data directory {self.directory}: {self.reason}"
+    directory: str
+    reason: str
+    _says = "data directory {directory}: {reason}"
 
 
 class DirectoryInUse(UsageError):
     """Another server runs on this data directory."""
 
-    def __init__(self, directory: str, owner: str) -> None:
-        super().__init__(directory, owner)
-        self.directory, self.owner = directory, owner
-
-    def __str__(self) -> str:
-        return f"data directory {self.directory} is in use by {self.owner}; stop it or choose another directory"
+    directory: str
+    owner: str
+    _says = "data directory {directory} is in use by {owner}; stop it or choose another directory"
 
 
 class RetryTooOld(UsageError):
     """A change was retried so late that the server no longer knows whether it was applied before."""
 
-    def __init__(self, number: int, oldest: int) -> None:
-        super().__init__(number, oldest)
-        self.number, self.oldest = number, oldest
+    number: int
+    oldest: int
 
     def __str__(self) -> str:
         kept = f"it remembers changes from {self.oldest} on" if self.oldest else "it has forgotten this client"
@@ -325,74 +309,54 @@ class RetryTooOld(UsageError):
 class Superseded(UsageError):
     """A change arrived after a later one of the same client was applied. Applying it now would undo the later one."""
 
-    def __init__(self, number: int, latest: int) -> None:
-        super().__init__(number, latest)
-        self.number, self.latest = number, latest
-
-    def __str__(self) -> str:
-        return (
-            f"change {self.number} of this client was not applied, because its later change {self.latest} already was; "
-            "publish the rows again if they are still right"
-        )
+    number: int
+    latest: int
+    _says = (
+        "change {number} of this client was not applied, because its later change {latest} already was; "
+        "publish the rows again if they are still right"
+    )
 
 
 class NoHistory(UsageError):
     """The server has no data directory, and so no change history."""
 
-    def __init__(self, server: str) -> None:
-        super().__init__(server)
-        self.server = server
-
-    def __str__(self) -> str:
-        return (
-            f"{self.server} keeps no change history, because it keeps its data in memory only; start it with --data DIR"
-        )
+    server: str
+    _says = "{server} keeps no change history, because it keeps its data in memory only; start it with --data DIR"
 
 
 class HistoryGone(UsageError):
     """An update, or the table as it was before it, can no longer be read. `first` is the first update that can."""
 
-    def __init__(self, table: str, asked: int, first: int, why: str) -> None:
-        super().__init__(table, asked, first, why)
-        self.table, self.asked, self.first, self.why = table, asked, first, why
-
-    def __str__(self) -> str:
-        return (
-            f"update {self.asked:,} of {self.table} cannot be read ({self.why}); "
-            f"the history of {self.table} begins with update {self.first:,}"
-        )
+    table: str
+    asked: int
+    first: int
+    why: str
+    _says = "update {asked:,} of {table} cannot be read ({why}); the history of {table} begins with update {first:,}"
 
 
 class AnswerGone(UsageError):
     """The rest of a large answer is no longer kept. `part` is the portion that was asked for."""
 
-    def __init__(self, part: int, reason: str) -> None:
-        super().__init__(part, reason)
-        self.part, self.reason = part, reason
-
-    def __str__(self) -> str:
-        return f"portion {self.part} of this answer is no longer there ({self.reason}); run the query again"
+    part: int
+    reason: str
+    _says = "portion {part} of this answer is no longer there ({reason}); run the query again"
 
 
 class TooLarge(UsageError):
     """The request or reply is larger than any receiver accepts; nothing was sent."""
 
-    def __init__(self, what: str, size: int, limit: int) -> None:
-        super().__init__(what, size, limit)
-        self.what, self.size, self.limit = what, size, limit
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.size:,} is more than the limit of {self.limit:,}; send or ask for less at once"
+    what: str
+    size: int
+    limit: int
+    _says = "{what}: {size:,} is more than the limit of {limit:,}; send or ask for less at once"
 
 
 class NotPermitted(HullcastError, PermissionError):
     """The key has no right to do this. `table` is empty if it is not about one table."""
 
-    def __init__(self, who: str, action: str, table: str = "") -> None:
-        super().__init__(who, action, table)
-        self.args = (who, action, table)  # OSError reads a number, a text and a file name into its own, and cuts these
-        self.errno = self.strerror = self.filename = None
-        self.who, self.action, self.table = who, action, table
+    who: str
+    action: str
+    table: str = ""
 
     def __str__(self) -> str:
         on = f" on {self.table}" if self.table else ""
@@ -402,9 +366,9 @@ class NotPermitted(HullcastError, PermissionError):
 class DeadlineMissed(HullcastError):
     """A query was aborted at its deadline. It `waited_s` for its turn and for rows to be loaded, and then `ran_s`."""
 
-    def __init__(self, deadline_s: float, waited_s: float, ran_s: float) -> None:
-        super().__init__(deadline_s, waited_s, ran_s)
-        self.deadline_s, self.waited_s, self.ran_s = deadline_s, waited_s, ran_s
+    deadline_s: float
+    waited_s: float
+    ran_s: float
 
     def __str__(self) -> str:
         waited = f"it waited {time_shown(self.waited_s)} for its turn and for rows to be loaded"
@@ -427,12 +391,8 @@ class PeerError(HullcastError):
 class BadFrame(PeerError):
     """Bytes that are not a frame, or a frame beyond the limits."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"malformed frame: {self.reason}; is the other side Hullcast, and of the same version?"
+    reason: str
+    _says = "malformed frame: {reason}; is the other side Hullcast, and of the same version?"
 
 
 class VersionMismatch(PeerError):
@@ -440,9 +400,8 @@ class VersionMismatch(PeerError):
 
     code = "version"
 
-    def __init__(self, ours: int, theirs: int) -> None:
-        super().__init__(ours, theirs)
-        self.ours, self.theirs = ours, theirs
+    ours: int
+    theirs: int
 
     def __str__(self) -> str:
         older = "this side" if self.ours < self.theirs else "the other side"
@@ -452,9 +411,8 @@ class VersionMismatch(PeerError):
 class PeerClosed(PeerError):
     """The other side closed the link, with this code and text."""
 
-    def __init__(self, code: str, text: str = "") -> None:
-        super().__init__(code, text)
-        self.code, self.text = code, text
+    code: str = field()  # not that of PeerError
+    text: str = ""
 
     def __str__(self) -> str:
         words = f": {self.text}" if self.text else ""
@@ -468,20 +426,15 @@ class Unavailable(HullcastError):
 class ConnectionLost(Unavailable):
     """The server cannot be reached at the moment."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"no connection to the server: {self.reason}; try again when it is reachable"
+    reason: str
+    _says = "no connection to the server: {reason}; try again when it is reachable"
 
 
 class TimedOut(Unavailable):
     """No reply came within the timeout. A change may have been applied or not."""
 
-    def __init__(self, what: str, seconds: float) -> None:
-        super().__init__(what, seconds)
-        self.what, self.seconds = what, seconds
+    what: str
+    seconds: float
 
     def __str__(self) -> str:
         return (
@@ -493,20 +446,16 @@ class TimedOut(Unavailable):
 class Overloaded(Unavailable):
     """A queue is full."""
 
-    def __init__(self, queue: str, limit: int) -> None:
-        super().__init__(queue, limit)
-        self.queue, self.limit = queue, limit
-
-    def __str__(self) -> str:
-        return f"{self.queue}: the limit of {self.limit:,} is reached; try again later, or raise the limit"
+    queue: str
+    limit: int
+    _says = "{queue}: the limit of {limit:,} is reached; try again later, or raise the limit"
 
 
 class OutOfTurn(Unavailable):
     """A change arrived before an earlier one of the same client was applied; send it again after that one."""
 
-    def __init__(self, number: int, after: int) -> None:
-        super().__init__(number, after)
-        self.number, self.after = number, after
+    number: int
+    after: int
 
     def __str__(self) -> str:
         earlier = f"its earlier change {self.after}, which has not been applied yet"
@@ -516,67 +465,59 @@ class OutOfTurn(Unavailable):
 class SubscriptionOverflow(Unavailable):
     """Events came faster than they were taken, and the subscription has `overflow="error"`."""
 
-    def __init__(self, sql: str, buffer: int) -> None:
-        super().__init__(sql, buffer)
-        self.sql, self.buffer = sql, buffer
-
-    def __str__(self) -> str:
-        return (
-            f"the subscription `{self.sql}` ended, because more than {self.buffer:,} events were waiting; take them "
-            "faster, raise `buffer`, or choose another `overflow`"
-        )
+    sql: str
+    buffer: int
+    _says = (
+        "the subscription `{sql}` ended, because more than {buffer:,} events were waiting; take them "
+        "faster, raise `buffer`, or choose another `overflow`"
+    )
 
 
 class LogBroken(Unavailable):
     """The commit log could not be written or synced; the server acknowledges nothing more."""
 
-    def __init__(self, directory: str, reason: str) -> None:
-        super().__init__(directory, reason)
-        self.directory, self.reason = directory, reason
-
-    def __str__(self) -> str:
-        return (
-            f"the commit log in {self.directory} cannot be written ({self.reason}), so the server accepts no more "
-            "changes. Free disk space or replace the disk, then restart the server; everything acknowledged is safe"
-        )
+    directory: str
+    reason: str
+    _says = (
+        "the commit log in {directory} cannot be written ({reason}), so the server accepts no more "
+        "changes. Free disk space or replace the disk, then restart the server; everything acknowledged is safe"
+    )
 
 
 class DiskFull(Unavailable):
     """The disk of the commit log has too little room: changes are refused until there is more, and all else goes on."""
 
-    def __init__(self, directory: str, free_bytes: int, least_bytes: int) -> None:
-        super().__init__(directory, free_bytes, least_bytes)
-        self.directory, self.free_bytes, self.least_bytes = directory, free_bytes, least_bytes
-
-    def __str__(self) -> str:
-        return (
-            f"the server's disk is full: {self.free_bytes:,} bytes are free in {self.directory}, and changes need "
-            f"{self.least_bytes:,}. Changes are refused, while queries and subscriptions go on; free disk space there, "
-            "and changes are accepted again without a restart"
-        )
+    directory: str
+    free_bytes: int
+    least_bytes: int
+    _says = (
+        "the server's disk is full: {free_bytes:,} bytes are free in {directory}, and changes need "
+        "{least_bytes:,}. Changes are refused, while queries and subscriptions go on; free disk space there, "
+        "and changes are accepted again without a restart"
+    )
 
 
 class CheckpointFailed(Unavailable):
     """A checkpoint could not be written; the log and the older checkpoints are unchanged."""
 
-    def __init__(self, directory: str, reason: str) -> None:
-        super().__init__(directory, reason)
-        self.directory, self.reason = directory, reason
-
-    def __str__(self) -> str:
-        return (
-            f"a checkpoint could not be written in {self.directory} ({self.reason}); nothing is lost, but the log "
-            "grows. Free disk space"
-        )
+    directory: str
+    reason: str
+    _says = (
+        "a checkpoint could not be written in {directory} ({reason}); nothing is lost, but the log "
+        "grows. Free disk space"
+    )
 
 
 class LoadFailed(Unavailable):
     """A table or view could not be brought up to date for queries; nothing is lost, and it is tried again. `kind` says
     which it is."""
 
-    def __init__(self, table: str, reason: str, kind: str = "table") -> None:
-        super().__init__(table, reason, *(() if kind == "table" else (kind,)))
-        self.table, self.reason, self.kind = table, reason, kind
+    table: str
+    reason: str
+    kind: str = "table"
+
+    def __post_init__(self) -> None:
+        self.args = (self.table, self.reason, *([] if self.kind == "table" else [self.kind]))  # as long as others read
 
     def __str__(self) -> str:
         said = (
@@ -589,23 +530,21 @@ class LoadFailed(Unavailable):
 class QueriesFailed(HullcastError):
     """The server cannot write the files that one-time queries read; everything else goes on."""
 
-    def __init__(self, directory: str, reason: str) -> None:
-        super().__init__(directory, reason)
-        self.directory, self.reason = directory, reason
-
-    def __str__(self) -> str:
-        return (
-            f"one-time queries cannot be answered: the server cannot write their files in {self.directory} "
-            f"({self.reason}). Free disk space there; everything else goes on"
-        )
+    directory: str
+    reason: str
+    _says = (
+        "one-time queries cannot be answered: the server cannot write their files in {directory} "
+        "({reason}). Free disk space there; everything else goes on"
+    )
 
 
 class LogDamaged(HullcastError):
     """Data on disk is not what was written there. `offset` is -1 if it is about the whole file."""
 
-    def __init__(self, file: str, offset: int, reason: str, help: str) -> None:
-        super().__init__(file, offset, reason, help)
-        self.file, self.offset, self.reason, self.help = file, offset, reason, help
+    file: str
+    offset: int
+    reason: str
+    help: str
 
     def __str__(self) -> str:
         where = f"{self.file} at byte {self.offset}" if self.offset >= 0 else self.file
@@ -680,10 +619,8 @@ _OF_TYPE: dict[str, Any] = {  # by annotation
 
 def _fields(kind: type[HullcastError]) -> tuple[tuple[str, bool], ...]:
     """The type of each argument, and whether it may be left out; one text where a class has no fields."""
-    if not inspect.isfunction(kind.__init__):  # Exception's own
-        return (("str", True),)
-    parameters = list(inspect.signature(kind.__init__).parameters.values())[1:]
-    return tuple((cast("str", p.annotation), p.default is not inspect.Parameter.empty) for p in parameters)
+    declared: dict[str, Any] = getattr(kind, "__dataclass_fields__", {})
+    return tuple((field.type, field.default is not MISSING) for field in declared.values()) or (("str", True),)
 
 
 _CLASSES: dict[str, type[HullcastError]] = {

@@ -6,21 +6,20 @@ and does not look inside. The others are MessagePack arrays, their type first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, assert_never, cast
-
-import numpy as np
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from hullcast.network.wire import columns as column_format
-from hullcast.network.wire import fields, packing
+from hullcast.network.wire import packing
 from hullcast.network.wire.arrays import Ints
-from hullcast.network.wire.columns import Column, Columns
+from hullcast.network.wire.channels import CHANNELS
+from hullcast.network.wire.columns import Columns
 from hullcast.network.wire.errors import BadFrame, TooLarge
-from hullcast.network.wire.fields import Matrix, array, integer, text
+from hullcast.network.wire.fields import MOST, Codec, Matrix, array, choice, identity, integer, items, matrix, row, text
+from hullcast.network.wire.layouts import Tagged, layout_of, part
 from hullcast.network.wire.limits import DEFAULT, WireLimits
 
 Form: TypeAlias = Literal["rectangles", "places", "points"]
@@ -44,13 +43,21 @@ _ROUTES: Final = tuple(Struct(f"<{hops}I") for hops in range(LONGEST_ROUTE + 1))
 _AGAIN, _APART, _LAZY, _ALL_FLAGS = 1, 2, 4, 7
 _KEYLESS: Final = 0xFF  # in place of the length of an origin's key
 _ORIGIN_BYTES: Final = 2048  # a name has 255 characters at most
+FRAMES: Tagged[Frame] = Tagged("frame", lambda limits: limits.frame_bytes)
+Channel: TypeAlias = Annotated[int, integer("a channel")]
+Points: TypeAlias = Annotated[Matrix, matrix()]
 
-#: The numbers of a MIN or MAX message as they travel: what the network mostly carries, and mostly one at a time. As
-#: columns with names and kinds a lone one is a frame of 123 bytes, of which 48 are numbers; as two blocks, of 69.
-_NUMBERS = ("il", "ir", "ol", "or", "best", "part")
-_PLAIN = frozenset(("seq", *_NUMBERS[:-1]))
-_PARTITIONED = frozenset(("seq", *_NUMBERS))
-_WHOLE, _REAL = np.dtype(np.int64), np.dtype(np.float64)
+
+def _members(value: Any, limits: WireLimits) -> Ints:
+    if type(value) is not bytes:
+        raise BadFrame("members must be bytes")
+    chosen: Ints = column_format.array_of("i8", value, limits)
+    if len(chosen) and chosen.min() < 0:
+        raise BadFrame("a member is numbered from 0")
+    return chosen
+
+
+_MEMBERS = Codec("bytes", lambda name: _members, lambda members: column_format.pack_column(members)[1])
 
 
 class Origin(NamedTuple):
@@ -77,6 +84,7 @@ class Request(NamedTuple):
     lazy: bool = False  # nobody waits for its receipt, which may come later, with others
 
 
+@FRAMES.declare("leave")
 @dataclass(frozen=True, slots=True, eq=False)
 class Leave:
     """Up: a client tells its gateway that it closed a group of subscriptions, or some members of it.
@@ -84,21 +92,28 @@ class Leave:
     `resumable`: it has a token to resume them with, now or in another process.
     """
 
-    group: int
-    members: Ints | None
+    group: Annotated[int, integer("a group")]
+    members: Annotated[Ints, _MEMBERS] | None
     resumable: bool = False
 
 
+@FRAMES.declare("interest")
 @dataclass(frozen=True, slots=True, eq=False)
 class Interest:
     """Up: the sender now wants only these boxes of a channel, and what replies after the first `heard` installed."""
 
-    channel: int
+    channel: Channel
     heard: int
-    lows: Matrix
-    highs: Matrix
+    lows: Points
+    highs: Points
+
+    def check(self, limits: WireLimits) -> None:
+        """Each box has two corners."""
+        if self.lows.shape != self.highs.shape:
+            raise BadFrame("as many lows as highs")
 
 
+@FRAMES.declare("withdrawn")
 @dataclass(frozen=True, slots=True, eq=False)
 class Withdrawn:
     """Up: these points of a counted channel, each as often as it stands here, are no longer wanted below the sender.
@@ -106,10 +121,15 @@ class Withdrawn:
     `resets`: how many resets the sender had received on this link. `lost`: their clients may come back and resume.
     """
 
-    channel: int
+    channel: Channel
     resets: int
     lost: bool
-    points: Matrix
+    points: Points
+
+    def check(self, limits: WireLimits) -> None:
+        """They are not too many."""
+        if len(self.points) > MOST_WITHDRAWN:
+            raise BadFrame(f"{len(self.points)} points withdrawn at once; at most {MOST_WITHDRAWN}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,12 +139,15 @@ class Install:
     `counted`: the server must know which of them are still wanted, so each goes up again in a Withdrawn.
     """
 
-    group: int
-    channel: int
-    form: Form
+    group: Annotated[int, integer("a group")]
+    channel: Channel
+    form: Annotated[Form, choice(*get_args(Form), what="a form")]
     partitioned: bool
-    points: Matrix
+    points: Points
     counted: bool = False
+
+
+_INSTALL = layout_of(Install, "an install")
 
 
 class Reply(NamedTuple):
@@ -136,14 +159,16 @@ class Reply(NamedTuple):
     body: bytes
 
 
+@FRAMES.declare("deliver")
 @dataclass(frozen=True, slots=True, eq=False)
 class Deliver:
     """Down: messages. With it, all messages up to `through` that concern this link have been sent."""
 
     through: int
-    channels: dict[int, Columns] = field(default_factory=dict)
+    channels: Annotated[dict[int, Columns], CHANNELS] = field(default_factory=dict)
 
 
+@FRAMES.declare("progress")
 @dataclass(frozen=True, slots=True)
 class Advance:
     """Down: the same as a Deliver without messages."""
@@ -151,30 +176,36 @@ class Advance:
     through: int
 
 
+@FRAMES.declare("reset")
 @dataclass(frozen=True, slots=True)
 class Reset:
     """Down: the way to the server broke; all installs are void, subscribe again."""
 
-    code: str
-    text: str
+    code: Annotated[str, text("a code")]
+    text: Annotated[str, text("a text")]
 
 
+@part("a node")
 class NodeEntry(NamedTuple):
     """A node as others may dial it."""
 
-    id: bytes
-    name: str
-    endpoint: str
+    id: Annotated[bytes, identity("a node's id")]
+    name: Annotated[str, text("a node's name")]
+    endpoint: Annotated[str, text("an endpoint")]
     depth: int
     children: int
 
 
+@FRAMES.declare("directory")
 @dataclass(frozen=True, slots=True)
 class Directory:
     """Down: the way up to the server (it first, the sender last) and the nodes there are, for failover."""
 
-    epoch: bytes
-    path: tuple[tuple[bytes, str], ...]
+    epoch: Annotated[bytes, identity("an epoch")]
+    path: Annotated[
+        tuple[tuple[bytes, str], ...],
+        items(row("a step of the path", id=identity("a node's id"), endpoint=text("an endpoint")), "a path"),
+    ]
     nodes: tuple[NodeEntry, ...]
 
 
@@ -187,10 +218,7 @@ def encode(frame: Frame, limits: WireLimits = DEFAULT) -> bytes:
         return _encode_request(frame, limits)
     if isinstance(frame, Reply):
         return _encode_reply(frame, limits)
-    listed = _listed(frame)
-    encoded = packing.pack(listed)
-    packing.check_taken(str(listed[0]), listed, encoded, limits.frame_bytes, limits)
-    return encoded
+    return FRAMES.encode(frame, limits)
 
 
 def _encode_request(frame: Request, limits: WireLimits) -> bytes:
@@ -216,7 +244,7 @@ def _encode_reply(frame: Reply, limits: WireLimits) -> bytes:
     packed = b""
     if installs:
         check_size(frame, limits)
-        listed = [_listed_install(install) for install in installs]
+        listed = [_INSTALL.listed(install) for install in installs]
         packed = packing.pack(listed)
         packing.check_taken("reply", listed, packed, limits.frame_bytes, limits)
     hops = len(route)
@@ -260,14 +288,7 @@ def decode(data: bytes, limits: WireLimits = DEFAULT, *, kinds: frozenset[str] |
     if first == _REPLY:
         _check_kind("reply", kinds)
         return _decode_reply(data, limits)
-    parts = array(packing.unpack(data, limits), "a frame")
-    kind = parts[0] if parts else None
-    reader = _READERS.get(kind) if type(kind) is str else None
-    if reader is None:
-        raise BadFrame(f"a frame begins with its type, not with {kind!r:.40}")
-    _check_kind(str(kind), kinds)
-    size, read = reader
-    return read(array(parts, f"a {kind} frame", size), limits)
+    return FRAMES.decode(data, limits, kinds)
 
 
 def _check_kind(kind: str, kinds: frozenset[str] | None) -> None:
@@ -279,91 +300,6 @@ def _check_kind(kind: str, kinds: frozenset[str] | None) -> None:
 UPWARD = frozenset({"request", "leave", "interest", "withdrawn"})
 
 
-def _listed(frame: Frame) -> list[object]:
-    match frame:
-        case Deliver():
-            return ["deliver", frame.through, pack_channels(frame.channels)]
-        case Leave():
-            members = None if frame.members is None else column_format.pack_column(frame.members)[1]
-            return ["leave", frame.group, members, frame.resumable]
-        case Interest():
-            boxes = [fields.pack_matrix(frame.lows), fields.pack_matrix(frame.highs)]
-            return ["interest", frame.channel, frame.heard, *boxes]
-        case Withdrawn():
-            return ["withdrawn", frame.channel, frame.resets, frame.lost, fields.pack_matrix(frame.points)]
-        case Advance():
-            return ["progress", frame.through]
-        case Reset():
-            return ["reset", frame.code, frame.text]
-        case Directory():
-            return ["directory", frame.epoch, frame.path, frame.nodes]
-        case Request() | Reply():
-            raise AssertionError("they have fixed headers")
-        case _:
-            assert_never(frame)
-
-
-def _listed_install(install: Install) -> list[object]:
-    points = fields.pack_matrix(install.points)
-    return [install.group, install.channel, install.form, install.partitioned, points, install.counted]
-
-
-def pack_channels(channels: Mapping[int, Columns]) -> list[object]:
-    """Columns by channel number, as arrays that begin with it: MessagePack maps of ours have texts for keys."""
-    return [
-        [channel, *_pack_rectangles(columns)] if _are_rectangles(columns) else [channel, column_format.pack(columns)]
-        for channel, columns in channels.items()
-    ]
-
-
-def read_channels(value: object, limits: WireLimits) -> dict[int, Columns]:
-    """The opposite, or BadFrame."""
-    channels: dict[int, Columns] = {}
-    for item in array(value, "channels"):
-        match array(item, "a channel with its messages"):
-            case [channel, columns]:
-                channels[integer(channel, "a channel")] = column_format.unpack(columns, limits)
-            case [channel, seqs, numbers]:
-                channels[integer(channel, "a channel")] = _unpack_rectangles(seqs, numbers, limits)
-            case other:
-                raise BadFrame(f"a channel with its messages is an array of 2 or 3, not of {len(other)}")
-    if len(channels) < len(cast("list[Any]", value)):
-        raise BadFrame("a channel twice")
-    return channels
-
-
-def _are_rectangles(columns: Mapping[str, Column]) -> bool:
-    """Whether these columns can travel as two blocks: the names and types of a MIN or MAX, and at least a row."""
-    names = columns.keys()
-    if (names != _PLAIN and names != _PARTITIONED) or not len(columns["seq"]):
-        return False
-    arrays = cast("Mapping[str, np.ndarray[Any, Any]]", columns)
-    return all(arrays[name].dtype == (_WHOLE if name == "seq" else _REAL) for name in names)
-
-
-def _pack_rectangles(columns: Mapping[str, Column]) -> list[object]:
-    """The two blocks as MessagePack takes them."""
-    arrays = cast("Mapping[str, np.ndarray[Any, Any]]", columns)
-    numbers = np.concatenate([arrays[name] for name in _NUMBERS[: len(columns) - 1]])
-    return [column_format.raw(arrays["seq"], np.dtype("<i8")), column_format.raw(numbers, np.dtype("<f8"))]
-
-
-def _unpack_rectangles(seqs: object, numbers: object, limits: WireLimits) -> Columns:
-    """The columns of two blocks, or BadFrame: each writable and contiguous."""
-    if type(seqs) is not bytes or type(numbers) is not bytes:
-        raise BadFrame("rectangles are two blocks of bytes")
-    seq = column_format.array_of("i8", seqs, limits)
-    if not len(seq):
-        raise BadFrame("blocks of no rectangle")
-    width = len(_NUMBERS) if len(numbers) == len(_NUMBERS) * len(seqs) else len(_NUMBERS) - 1
-    if len(numbers) != width * len(seqs):
-        raise BadFrame(f"{len(seq)} rectangles of 5 or 6 numbers are not {len(numbers)} bytes")
-    table = np.frombuffer(numbers, "<f8").astype(np.float64).reshape(width, len(seq))
-    columns: Columns = {"seq": seq}
-    columns.update(zip(_NUMBERS, table, strict=False))  # `part` is left out where there is none
-    return columns
-
-
 def _decode_request(data: bytes, limits: WireLimits) -> Request:
     try:
         _, flags, hops, size, number, after = _REQUEST_HEADER.unpack_from(data)
@@ -372,7 +308,7 @@ def _decode_request(data: bytes, limits: WireLimits) -> Request:
         raise BadFrame("a request whose header is not whole, or whose route is too long") from None
     begin = _REQUEST_HEADER.size + 4 * hops
     end = begin + size
-    if size > _ORIGIN_BYTES or end > len(data) or flags > _ALL_FLAGS or max(number, after) > fields.MOST:
+    if size > _ORIGIN_BYTES or end > len(data) or flags > _ALL_FLAGS or max(number, after) > MOST:
         raise BadFrame("a request with an impossible number, flag or size of its origin")
     _check_body(len(data) - end, "a request's body", limits)
     origin = _origin(data[begin:end]) if size else None
@@ -407,104 +343,13 @@ def _decode_reply(data: bytes, limits: WireLimits) -> Reply:
         raise BadFrame("a reply whose header is not whole, or whose route is too long") from None
     begin = _REPLY_HEADER.size + 4 * hops
     end = begin + size
-    if end > len(data) or number > fields.MOST:
+    if end > len(data) or number > MOST:
         raise BadFrame("a reply with an impossible number or size of its installs")
     _check_body(len(data) - end, "a reply's body", limits)
     installs: tuple[Install, ...] = ()
     if size:
-        listed = packing.unpack(data[begin:end], limits)
-        installs = fields.items(listed, "installs", lambda install: _install(install, limits))
+        listed = array(packing.unpack(data[begin:end], limits), "installs")
+        installs = tuple([_INSTALL.read(install, limits) for install in listed])
         if not installs:
             raise BadFrame("installs of none are left out")
     return Reply(number, route, installs, data[end:])
-
-
-def _leave(parts: list[Any], limits: WireLimits) -> Leave:
-    _, group, members, resumable = parts
-    chosen: Ints | None = None
-    if members is not None:
-        chosen = column_format.array_of("i8", fields.data(members, "members"), limits)
-        if len(chosen) and chosen.min() < 0:
-            raise BadFrame("a member is numbered from 0")
-    return Leave(integer(group, "a group"), chosen, fields.boolean(resumable, "resumable"))
-
-
-def _interest(parts: list[Any], limits: WireLimits) -> Interest:
-    _, channel, heard, low, high = parts
-    lows, highs = fields.matrix(low, "lows", limits), fields.matrix(high, "highs", limits)
-    if lows.shape != highs.shape:
-        raise BadFrame("as many lows as highs")
-    return Interest(integer(channel, "a channel"), integer(heard, "heard"), lows, highs)
-
-
-def _withdrawn(parts: list[Any], limits: WireLimits) -> Withdrawn:
-    _, channel, resets, lost, value = parts
-    points = fields.matrix(value, "points", limits)
-    if len(points) > MOST_WITHDRAWN:
-        raise BadFrame(f"{len(points)} points withdrawn at once; at most {MOST_WITHDRAWN}")
-    return Withdrawn(integer(channel, "a channel"), integer(resets, "resets"), fields.boolean(lost, "lost"), points)
-
-
-def _install(value: object, limits: WireLimits) -> Install:
-    group, channel, form, partitioned, points, counted = array(value, "an install", 6)
-    return Install(
-        integer(group, "a group"),
-        integer(channel, "a channel"),
-        read_form(form),
-        fields.boolean(partitioned, "partitioned"),
-        fields.matrix(points, "points", limits),
-        fields.boolean(counted, "counted"),
-    )
-
-
-def read_form(value: object, what: str = "a form") -> Form:
-    """The form of a channel's messages, or BadFrame."""
-    return cast("Form", fields.choice(value, what, "rectangles", "places", "points"))
-
-
-def _deliver(parts: list[Any], limits: WireLimits) -> Deliver:
-    return Deliver(integer(parts[1], "through"), read_channels(parts[2], limits))
-
-
-def _progress(parts: list[Any], limits: WireLimits) -> Advance:
-    return Advance(integer(parts[1], "through"))
-
-
-def _reset(parts: list[Any], limits: WireLimits) -> Reset:
-    return Reset(text(parts[1], "a code"), text(parts[2], "a text"))
-
-
-def _directory(parts: list[Any], limits: WireLimits) -> Directory:
-    _, epoch, path, nodes = parts
-    return Directory(
-        fields.identity(epoch, "an epoch"),
-        fields.items(path, "a path", _step),
-        fields.items(nodes, "nodes", _node),
-    )
-
-
-def _step(value: object) -> tuple[bytes, str]:
-    number, endpoint = array(value, "a step of the path", 2)
-    return fields.identity(number, "a node's id"), text(endpoint, "an endpoint")
-
-
-def _node(value: object) -> NodeEntry:
-    number, name, endpoint, depth, children = array(value, "a node", 5)
-    return NodeEntry(
-        fields.identity(number, "a node's id"),
-        text(name, "a node's name"),
-        text(endpoint, "an endpoint"),
-        integer(depth, "depth"),
-        integer(children, "children"),
-    )
-
-
-_READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Frame]]] = {  # with the number of parts
-    "leave": (4, _leave),
-    "interest": (5, _interest),
-    "withdrawn": (5, _withdrawn),
-    "deliver": (3, _deliver),
-    "progress": (2, _progress),
-    "reset": (3, _reset),
-    "directory": (4, _directory),
-}

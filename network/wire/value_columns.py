@@ -129,16 +129,21 @@ def unpack_value_columns(packed: object, limits: WireLimits = DEFAULT) -> ValueC
     }
 
 
-def unpack_masks(packed: object, columns: ValueColumns, limits: WireLimits = DEFAULT) -> Masks:
-    """Which rows lack which columns, or BadFrame: masks of columns that are there, of their length."""
-    masks: Masks = {}
-    for name, mask in column_format.unpack(packed, limits).items():
-        if isinstance(mask, TextColumn) or mask.dtype != np.bool_ or name not in columns:
+def unpack_masks(packed: object, limits: WireLimits = DEFAULT) -> Masks:
+    """Which rows lack which columns, or BadFrame."""
+    masks = column_format.unpack(packed, limits)
+    for name, mask in masks.items():
+        if isinstance(mask, TextColumn) or mask.dtype != np.bool_:
             raise BadFrame(f"no mask of a column: {name[:80]!r}")
-        masks[name] = cast("Booleans", mask)
+    return cast("Masks", masks)
+
+
+def check_masks(masks: Masks, columns: ValueColumns) -> None:
+    """BadFrame unless they are masks of columns that are there, of their length."""
+    for name in masks.keys() - columns.keys():
+        raise BadFrame(f"no mask of a column: {name[:80]!r}")
     if len(set(map(row_count, (*columns.values(), *masks.values())))) > 1:
         raise BadFrame("columns of rows have one length, and so have their masks")
-    return masks
 
 
 def unpack_values(packed: object, limits: WireLimits = DEFAULT) -> Values:

@@ -1,5 +1,5 @@
-"""A hundred thousand updates per subscription type, each one checked against every range of a small grid (of joins,
-which tests/broker/test_join_machine.py checks too, four thousand, and all of them in the slow tests).
+"""Twenty thousand updates per subscription type, each one checked against every range of a small grid (of joins,
+which tests/broker/test_join_machine.py checks too, four thousand); in the slow tests a hundred thousand.
 
 The truth is brute force in NumPy: the state of every row after every update, and every range's answer to it. SQLite
 confirms it after each batch. Against it are held, update by update: a stateless subscriber that sees nothing but
@@ -22,6 +22,7 @@ from hullcast.network.wire.arrays import Booleans, Floats
 from tests.support.sqlite_oracle import Oracle
 
 UPDATES = 100_000
+many = pytest.mark.parametrize("updates", [UPDATES // 5, pytest.param(UPDATES, marks=pytest.mark.slow)])
 BATCH = 1_000
 ROWS = 14
 XS, YS = 6, 5
@@ -116,10 +117,10 @@ def _nullable(codes: Floats) -> list[float | None]:
     return [None if code != code else code for code in codes.tolist()]
 
 
-def steps(table: Table, engine: Engine, oracle: Oracle) -> Any:
-    """All the updates, most of them upserts."""
+def steps(table: Table, engine: Engine, oracle: Oracle, updates: int) -> Any:
+    """So many updates, most of them upserts."""
     done = 0
-    while done < UPDATES:
+    while done < updates:
         deletes = table.rng.random() < 0.15
         n = BATCH // 8 if deletes else BATCH
         yield table.step(engine, oracle, n, deletes)
@@ -175,9 +176,12 @@ def differs(one: Floats, other: Floats) -> Booleans:
 # --- MIN and MAX -------------------------------------------------------------------------------------------------
 
 
+@many
 @pytest.mark.parametrize("function", ["MIN", "MAX"])
 @pytest.mark.parametrize("by", [False, True], ids=["all", "partitioned"])
-def test_each_of_many_updates_tells_just_the_ranges_whose_extremum_changed(function: str, by: bool) -> None:
+def test_each_of_many_updates_tells_just_the_ranges_whose_extremum_changed(
+    function: str, by: bool, updates: int
+) -> None:
     sign = 1.0 if function == "MIN" else -1.0
     parts = len(PARTS) if by else 1
     sql = f"SELECT {function}(Y) FROM T WHERE X BETWEEN ? AND ?" + (" AND P = ?" if by else "")
@@ -189,7 +193,7 @@ def test_each_of_many_updates_tells_just_the_ranges_whose_extremum_changed(funct
     engine, oracle, subscriptions = started(table, sql, *map(list, zip(*parameters, strict=True)))
     known = np.full(parts * len(ENDS), sign * np.inf)  # what a stateless subscriber believes
     changes = 0
-    for step in steps(table, engine, oracle):
+    for step in steps(table, engine, oracle, updates):
         inside = step.inside & ~np.isnan(step.y)[:, None, :]
         truth = np.concatenate(
             [
@@ -222,19 +226,20 @@ def test_each_of_many_updates_tells_just_the_ranges_whose_extremum_changed(funct
         assert not differs(heard[changed], np.where(np.isinf(truth[1:]), np.nan, truth[1:])[changed]).any()
         check_with_sqlite(subscriptions, oracle, sql, parameters)
         changes += len(events)
-    assert changes > UPDATES // 8
+    assert changes > updates // 8
 
 
 # --- DISTINCT ----------------------------------------------------------------------------------------------------
 
 
-def test_each_of_many_updates_tells_just_the_ranges_where_a_value_appears_or_vanishes() -> None:
+@many
+def test_each_of_many_updates_tells_just_the_ranges_where_a_value_appears_or_vanishes(updates: int) -> None:
     sql = "SELECT DISTINCT Y FROM T WHERE X BETWEEN ? AND ?"
     table = Table(3)
     engine, oracle, subscriptions = started(table, sql, X1[WATCHED], X2[WATCHED])
     parameters = [(x1, x2) for x1, x2 in ENDS[WATCHED].tolist()]
     changes = 0
-    for step in steps(table, engine, oracle):
+    for step in steps(table, engine, oracle, updates):
         inside = step.inside
         y = np.where(np.isnan(step.y), YS, step.y)  # NULL is one value more
         truth = np.stack([(inside & (y == value)[:, None, :]).any(2) for value in range(YS + 1)], axis=2)
@@ -260,24 +265,25 @@ def test_each_of_many_updates_tells_just_the_ranges_where_a_value_appears_or_van
         assert len(events) == told.any(axis=(2, 3)).sum(), "one event an update, whatever came and went"
         check_with_sqlite(subscriptions, oracle, sql, parameters)
         changes += len(events)
-    assert changes > UPDATES // 8
+    assert changes > updates // 8
 
 
 # --- COUNT, SUM, AVG ---------------------------------------------------------------------------------------------
 
 
+@many
 @pytest.mark.parametrize(
     ("what", "y_type"),
     [("COUNT(*)", "INTEGER"), ("COUNT(Y)", "INTEGER"), ("SUM(Y)", "INTEGER"), ("SUM(Y)", "REAL"), ("AVG(Y)", "REAL")],
 )
-def test_each_of_many_updates_moves_counts_and_sums_by_just_its_part(what: str, y_type: str) -> None:
+def test_each_of_many_updates_moves_counts_and_sums_by_just_its_part(what: str, y_type: str, updates: int) -> None:
     sql = f"SELECT {what} FROM T WHERE X BETWEEN ? AND ?"
     table = Table(4, y_type)
     engine, oracle, subscriptions = started(table, sql, X1[WATCHED], X2[WATCHED])
     parameters = [(x1, x2) for x1, x2 in ENDS[WATCHED].tolist()]
     folded = np.zeros((2, len(ENDS)))  # rows and sum, of a subscriber who sees only messages
     changes = 0
-    for step in steps(table, engine, oracle):
+    for step in steps(table, engine, oracle, updates):
         inside = step.inside
         if what != "COUNT(*)":
             inside = inside & ~np.isnan(step.y)[:, None, :]
@@ -308,19 +314,20 @@ def test_each_of_many_updates_moves_counts_and_sums_by_just_its_part(what: str, 
         assert not differs(heard[changed], truth[1:][changed]).any()
         check_with_sqlite(subscriptions, oracle, sql, parameters)
         changes += len(events)
-    assert changes > UPDATES // 8
+    assert changes > updates // 8
 
 
 # --- selections --------------------------------------------------------------------------------------------------
 
 
-def test_each_of_many_updates_moves_a_row_into_out_of_or_within_just_the_right_boxes() -> None:
+@many
+def test_each_of_many_updates_moves_a_row_into_out_of_or_within_just_the_right_boxes(updates: int) -> None:
     sql = "SELECT K, Y FROM T WHERE X BETWEEN ? AND ?"
     table = Table(5)
     engine, oracle, subscriptions = started(table, sql, X1[WATCHED], X2[WATCHED])
     parameters = [(x1, x2) for x1, x2 in ENDS[WATCHED].tolist()]
     changes = 0
-    for step in steps(table, engine, oracle):
+    for step in steps(table, engine, oracle, updates):
         n, mine = step.updates, step.keys
         inside = step.inside
         was, now = inside[n, :, mine], inside[n + 1, :, mine]
@@ -353,7 +360,7 @@ def test_each_of_many_updates_moves_a_row_into_out_of_or_within_just_the_right_b
             assert (event.entered, event.left, event.changed) == expected
         check_with_sqlite(subscriptions, oracle, sql, parameters)
         changes += len(events)
-    assert changes > UPDATES // 8
+    assert changes > updates // 8
 
 
 def _plain(code: float) -> int | None:

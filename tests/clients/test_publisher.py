@@ -208,7 +208,7 @@ async def test_nothing_is_lost_or_doubled_when_gateways_are_killed_while_rows_ar
     keys, sent = 50, 0
     async with (
         asyncio.timeout(PATIENCE_S),
-        cluster(3, tmp_path, processes=tmp_path) as made,
+        cluster(3, tmp_path) as made,
         made.client("g1", "g2") as client,
         made.client("root") as other,
     ):

@@ -235,7 +235,7 @@ def changes(effects: list[Effect]) -> list[tuple[int, int, bool]]:
     found = [frame for frame in sent(effects) if isinstance(frame, frames.Request)]
     numbers = [bodies.decode(frame.body) for frame in found]
     assert all(isinstance(body, bodies.Execute) for body in numbers)
-    return [(body.number, frame.after, frame.again) for body, frame in zip(numbers, found, strict=True)]  # type: ignore[union-attr]  # checked above
+    return [(body.number, frame.after, frame.again) for body, frame in zip(numbers, found, strict=True)]  # type: ignore[attr-defined]  # checked above
 
 
 def called(session: ClientSession, *numbers: int) -> tuple[list[int], list[Effect]]:

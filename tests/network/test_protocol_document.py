@@ -16,7 +16,7 @@ from hullcast.network.answers.aggregate import AVG, COUNT, EXACT_SUM, STATE, SUM
 from hullcast.network.answers.kinds import KINDS
 from hullcast.network.answers.result import decode_result, encode_result
 from hullcast.network.link import header
-from hullcast.network.wire import bodies, errors, frames, packing
+from hullcast.network.wire import bodies, frames, packing
 from hullcast.network.wire.limits import DEFAULT
 
 TEXT = (Path(frames.__file__).parent / "PROTOCOL.md").read_text(encoding="utf-8")
@@ -42,18 +42,9 @@ def test_every_header_frame_and_body_has_an_example() -> None:
     shown = {(layer, name) for layer, name, _, _ in EXAMPLES}
     assert shown == (
         {("header", name) for name in (*header._DECODERS, *BINARY)}
-        | {("frame", name) for name in (*frames._READERS, *FIXED.values())}
-        | {("body", name) for name in bodies._READERS}
+        | {("frame", name) for name in (*frames.FRAMES.layouts, *FIXED.values())}
+        | {("body", name) for name in bodies.BODIES.layouts}
     )
-
-
-def test_every_error_code_is_listed_with_its_arguments() -> None:
-    listed = dict(re.findall(r"^\| (\w+) \| ([^|]*) \| [^|]+ \|$", TEXT.split("## 8 ")[1], re.MULTILINE))
-    del listed["code"]
-    assert listed.keys() == errors._FIELDS.keys()
-    for code, arguments in listed.items():
-        optional = [argument.startswith("[") for argument in arguments.split(", ")]
-        assert optional == [may_be_left_out for _, may_be_left_out in errors._FIELDS[code]], code
 
 
 def test_the_limits_are_those_of_the_code() -> None:
@@ -124,7 +115,7 @@ def test_the_fields_of_a_spec_are_those_of_the_code() -> None:
     defaults = {"none": MISSING, "0": 0, "false": False}
     said = {name.strip(): kind for name, kind, *_ in rows_of("field of a spec")}
     of_code = {field.name: field for field in fields(bodies.ChannelSpec)}
-    assert said.keys() == of_code.keys() == bodies._SPEC_READERS.keys()
+    assert said.keys() == of_code.keys()
     types = {"text": "str", "integer": "int", "boolean": "bool", "array of texts": "tuple[str, ...]"}
     for name, kind, default, _, used_by in rows_of("field of a spec"):
         field = of_code[name]

@@ -1,4 +1,4 @@
-"""One Spark session for all tests that ask for it, in one worker of pytest-xdist."""
+"""One Spark session for all tests that ask for it; tests/conftest.py has them run in one worker of pytest-xdist."""
 
 from __future__ import annotations
 
@@ -17,20 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-#: Fixtures that start once: a session, and a cluster.
-SHARED = ("spark", "one_worker")
 _MOUNT = "spark.hadoop.fs.viewfs.mounttable.tests.link./elsewhere"
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Whoever uses one of them goes to the same worker, so that it starts once."""
-    if not config.pluginmanager.has_plugin("xdist"):
-        return  # one process, and the mark is unknown
-    for item in items:
-        for name in SHARED:
-            if name in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group(name))
 
 
 @pytest.fixture(scope="session")

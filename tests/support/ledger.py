@@ -16,6 +16,7 @@ from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.server.attendance import Attendance
 from hullcast.broker.server.brain import Brain
 from hullcast.broker.server.changing import apply_record
+from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.subscribing import Limits
 from hullcast.network.security.rights import Rights
@@ -73,10 +74,15 @@ class Ledger:
         request = Request(1, (1,), Origin("", ""), bodies.encode(body))
         outcome = finish(self.brain.work(body, request, "", lambda: 0.0))
         assert isinstance(outcome.reply, bodies.Done), outcome.reply
-        kind, payload, first, count, publisher, number = outcome.entry
-        self.data.log.append(kind, payload, first=first, count=count, publisher=publisher, publisher_number=number)
-        self.data.log.write_and_sync()
+        self.keep(outcome, *outcome.then)
         return outcome.reply
+
+    def keep(self, *outcomes: Outcome) -> None:
+        for outcome in outcomes:
+            assert outcome.entry is not None
+            kind, payload, first, count, publisher, number = outcome.entry
+            self.data.log.append(kind, payload, first=first, count=count, publisher=publisher, publisher_number=number)
+        self.data.log.write_and_sync()
 
     def execute(self, sql: str) -> None:
         self.ask(lambda number: bodies.Execute(sql, b"p" * 16, number))

@@ -166,7 +166,7 @@ OFTEN: dict[str, Any] = {"checkpoint_updates": 150, "segment_bytes": 1 << 16}
 @pytest.mark.parametrize(
     ("seed", "settings"),
     [
-        pytest.param(1, {}, id="one log"),
+        pytest.param(1, {}, id="one log", marks=pytest.mark.slow),
         pytest.param(2, OFTEN, id="cut log"),
         *(pytest.param(seed, OFTEN if seed % 2 else {}, marks=pytest.mark.slow) for seed in range(3, 11)),
     ],
@@ -444,7 +444,7 @@ async def test_a_join_that_explodes_fails_alone_and_says_why(tmp_path: Path) -> 
 async def test_what_came_while_there_was_no_process_is_joined_though_nothing_comes_later(tmp_path: Path) -> None:
     async with (
         asyncio.timeout(PATIENCE_S),
-        cluster(0, tmp_path / "data", processes=tmp_path) as made,
+        cluster(0, tmp_path / "data") as made,
         made.client() as hc,
     ):
         for sql in CREATES:
@@ -464,7 +464,7 @@ async def test_what_came_while_there_was_no_process_is_joined_though_nothing_com
 async def test_what_a_join_has_not_consumed_is_retained_for_it(tmp_path: Path) -> None:
     async with (
         asyncio.timeout(PATIENCE_S),
-        cluster(0, tmp_path / "data", processes=tmp_path, **OFTEN) as made,
+        cluster(0, tmp_path / "data", **OFTEN) as made,
         made.client() as hc,
     ):
         for sql in CREATES[:2]:

@@ -30,8 +30,8 @@ FOR_EVER_S = 10 * PATIENCE_S
 #: Rows without end: the first portion comes, and the others fill a file.
 MANY = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 900000) SELECT printf('%0120d', x) FROM c"
 
-#: Clients directly at the server, below a gateway, and below two nodes.
-PLACES = pytest.mark.parametrize("nodes", [0, 1, 2], ids=["direct", "gateway", "two nodes"])
+#: Clients directly at the server, and below two nodes. (Tests that do not ask where have one node.)
+PLACES = pytest.mark.parametrize("nodes", [0, 2], ids=["direct", "two nodes"])
 
 
 @asynccontextmanager

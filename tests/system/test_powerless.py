@@ -110,7 +110,7 @@ async def test_what_can_only_be_refused_is_not_decoded(tmp_path: Path) -> None:
         for number, tag in enumerate(tags, 1):
             ask(dialer, number, tag + large)
         await wait_for(lambda: len(replies(child)) == len(tags), "all are answered")
-        assert [reply.code for _, reply in sorted(replies(child).items())] == list(tags.values())  # type: ignore[union-attr]
+        assert [reply.code for _, reply in sorted(replies(child).items())] == list(tags.values())  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("greedy", ["large", "deaf"])

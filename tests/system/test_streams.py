@@ -69,14 +69,12 @@ async def heard_by_many(many: Subscriptions, found: dict[int, list[tuple[int, fl
             found.setdefault(which, []).append((seq, row.PRICE))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-async def test_no_tuple_is_lost_or_repeated_whatever_is_killed(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seed", "processes"), [(1, True), (2, False)], ids=["processes", "tasks"])
+async def test_no_tuple_is_lost_or_repeated_whatever_is_killed(seed: int, processes: bool, tmp_path: Path) -> None:
     rng = Random(seed)
-    data, logs = tmp_path / "data", tmp_path / "logs"
-    logs.mkdir()
     async with (
         asyncio.timeout(PATIENCE_S),
-        cluster(3, data, processes=logs) as made,
+        cluster(3, tmp_path / "data", processes=tmp_path if processes else None) as made,
         made.client() as publisher,
         made.client("g1", "g2") as hc,
         made.client("g2") as other,
@@ -113,12 +111,12 @@ async def test_no_tuple_is_lost_or_repeated_whatever_is_killed(seed: int, tmp_pa
             assert [seq for seq, _ in heard(again)] == [at for at, _, _ in truth]
 
 
-async def test_a_hundred_thousand_filters_over_one_stream_are_one_channel(tmp_path: Path) -> None:
+async def test_a_hundred_thousand_filters_over_one_stream_are_one_channel() -> None:
     n, tuples = 100_000, 2000
     rng = np.random.default_rng(5)
     async with (
         asyncio.timeout(PATIENCE_S),
-        cluster(1, processes=tmp_path) as made,
+        cluster(1) as made,
         made.client() as publisher,
         made.client() as hc,
     ):

@@ -35,9 +35,9 @@ _HOME = Path(hullcast.__file__).parents[1]  # what must be on the path for `impo
 class ProcessFailed(HullcastError):
     """A process ended before it served, or ended without being asked to: its last words, and its exit code."""
 
-    def __init__(self, name: str, words: str, code: int | None) -> None:
-        super().__init__(name, words, code)
-        self.name, self.words, self.code = name, words, code
+    name: str
+    words: str
+    code: int | None
 
     @property
     def how(self) -> str:

@@ -7,6 +7,7 @@ give two unknowns: the work of an event, which cores share, and what a replay co
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -175,26 +176,30 @@ def _replay(
         some = events_of(spark, trace).where(F.col("seq") < events)
         local = is_local(spark.sparkContext.master or "")
         with PeakMemory() as memory:
-            begun, used = perf_counter(), _core_seconds()
+            begun, before = perf_counter(), _core_seconds()
             sums = replay_sums(spark, some, given, chunks=chunks, expected=(events, settings.rows)).toArrow()
             seconds = perf_counter() - begun
-            used = _core_seconds() - used if local else seconds * cores_of(spark)
+            used = _since(before) if local else seconds * cores_of(spark)
     verified(sums, given.names, events)
     return sending, Replayed(events, subscriptions, chunks, seconds, used, memory.peak_bytes)
 
 
-def _core_seconds() -> float:
-    """Of this process and all it started, those that ended included."""
-    here, total = psutil.Process(), 0.0
+def _since(before: dict[psutil.Process, float]) -> float:
+    """The core seconds since then of all that still run. Those of Spark's workers that ended meanwhile are lost: the
+    process that started them does not wait for them."""
+    return sum(now - before.get(process, 0.0) for process, now in _core_seconds().items())
+
+
+def _core_seconds() -> dict[psutil.Process, float]:
+    """Of this process and each that it started, with those of its own that it waited for."""
+    here, found = psutil.Process(), dict[psutil.Process, float]()
     for process in [here, *here.children(recursive=True)]:
-        try:
+        with suppress(psutil.Error):  # it ended meanwhile
             times = process.cpu_times()
-        except psutil.Error:  # it ended meanwhile
-            continue
-        total += times.user + times.system
-        if process.pid != here.pid:
-            total += getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
-    return total
+            found[process] = times.user + times.system
+            if process != here:
+                found[process] += getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
+    return found
 
 
 def told(found: ScaleFound) -> str:

@@ -64,7 +64,7 @@ open_x, limited_x = st.just((-INF, INF)), st.one_of(ends, one_sided, st.just((-I
 
 
 @pytest.mark.parametrize("plan", ALL)
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_a_way_finds_the_ranges_that_get_a_row(plan: type[WayOfBands], data: st.DataObject) -> None:
     subject = plan()

@@ -89,7 +89,7 @@ def walked(tree: Floats, arrivals: Arrivals, spans: Spans) -> Pairs:
     return sorted(pairs)
 
 
-@settings(max_examples=250)
+@settings(max_examples=100)
 @given(there=rows, wanted=rectangles, gone=rectangles, news=arriving)
 def test_every_plan_finds_what_the_definition_names(
     there: list[tuple[float, float]],

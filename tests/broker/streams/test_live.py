@@ -6,9 +6,11 @@ import random
 from collections import Counter
 from math import inf
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
+from hullcast.broker.log.checkpoint import open_checkpoint
 from hullcast.broker.streams import following, live
 from hullcast.broker.streams.batch import StreamMoment
 from hullcast.broker.streams.live import LiveStreams
@@ -22,12 +24,15 @@ from hullcast.broker.streams.messages import (
     QueryStart,
     QueryTerms,
     ReleasedTo,
+    SourceTerms,
     StreamResults,
     TimeWord,
     TookResults,
 )
 from hullcast.broker.streams.plan import StreamQuery
-from hullcast.network.wire.errors import Overloaded, to_wire
+from hullcast.broker.tables import stream
+from hullcast.network.wire.errors import HistoryGone, Overloaded, from_wire, to_wire
+from hullcast.network.wire.values import rows_to_columns
 from tests.broker.streams.test_process import StreamLedger, publish_some, terms_of, wanted
 
 
@@ -270,3 +275,60 @@ def test_how_far_the_log_was_read_counts_queries_that_are_being_opened(tmp_path:
     assert min(seen - {0}) == begins, "what is before only fills windows"
     assert len(seen) > 10
     assert running.streams.report().read == ledger.seq
+
+
+def test_what_was_cut_from_the_log_is_read_from_a_checkpoint_but_not_for_every_stretch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random("cut")
+    ledger = StreamLedger(tmp_path / "data", segment_bytes=4_000, history_bytes=0)
+    terms, query = terms_of(ledger, "windows")
+    running = Live(ledger)
+    running.open(0, terms)
+    running.release()
+    running.finish()
+    for i in range(100):
+        publish_some(ledger, chance, float(i))
+        if i in (50, 60, 70):
+            ledger.checkpoint()
+    for name in "RS":
+        ledger.heartbeat(name, 1000.0)
+    assert ledger.data.readable_from > 100 * live.STRETCH, "far ahead of what was read"
+    opened = MagicMock(wraps=open_checkpoint)
+    monkeypatch.setattr(following, "open_checkpoint", opened)
+    running.release()
+    for _ in range(6):  # a checkpoint is read bit by bit, also when it was removed meanwhile
+        assert running.streams.turn()
+        for _ in range(2):
+            ledger.elsewhere()
+            ledger.checkpoint()
+        running.release()
+    assert not running.at
+    running.finish()
+    assert not running.failed
+    assert running.at[0] == [at for at, _ in wanted(ledger, terms, query, ledger.logged)]
+    assert opened.call_count <= 2 * 2, "for each stream, and where the log was cut again: not for every stretch"
+
+
+def test_a_query_whose_tuples_are_neither_in_the_log_nor_retained_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "FEWEST_OVER", 2)
+    ledger = StreamLedger(tmp_path / "data", segment_bytes=2_000, history_bytes=0)
+    ledger.execute("CREATE STREAM TICKS (V INTEGER) WITH (retain_rows = 20)")
+    terms = QueryTerms(SourceTerms(ledger.life_of("TICKS")), None, (), ((0, 0),))
+    running = Live(ledger)
+    running.streams.on_message(OpenQuery(0, terms, QueryStart(ledger.seq, (StreamMoment(0.0, ledger.seq),))))
+    running.release()
+    running.finish()
+    assert running.opened == [0]
+    for _ in range(3):
+        for _ in range(30):
+            ledger.publish_to("TICKS", *rows_to_columns([{"V": i} for i in range(10)]))
+        while outcomes := ledger.brain.changing.settle(0.0):
+            ledger.keep(*outcomes)
+        ledger.checkpoint()
+    running.release()
+    running.finish()
+    (failed,) = running.failed.values()
+    assert isinstance(from_wire(failed.code, failed.arguments), HistoryGone), "nobody would know what is missing"

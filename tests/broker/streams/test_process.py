@@ -153,7 +153,7 @@ class StreamsProcess:
             last = self.last.get(number)
             start = self.begun[number]
             if last is not None:
-                start = QueryStart(self.ledger.seq, last.resume.bases, self.words_of(terms), last.reached)
+                start = QueryStart(self.ledger.seq, start.bases, self.words_of(terms), last.reached)
             self.write(OpenQuery(number, terms, start))
 
     def words_of(self, terms: QueryTerms) -> tuple[tuple[TimeWord, ...], ...]:

@@ -34,6 +34,7 @@ def rows(arrivals: npt.NDArray[np.int64]) -> list[State]:
     return [tuple(row) for row in arrivals.tolist()]
 
 
+@settings(max_examples=50)
 @given(small(lines))
 def test_with_linear_costs_no_valid_plan_is_cheaper(view: View) -> None:
     arrivals, functions, limit_s = view
@@ -58,6 +59,7 @@ def test_the_search_finds_the_cheapest_of_all_lazy_greedy_minimal_plans(view: Vi
     assert done == plan.actions
 
 
+@settings(max_examples=50)
 @given(views(), st.integers(0, 3))
 def test_when_the_effort_runs_out_the_plan_is_valid_and_what_it_may_cost_too_much_is_known(
     view: View, effort: int

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.experiments.traffic import scale
 from hullcast.sim.experiments.traffic.scale import Replayed, ScaleFound, ScaleSettings, measure_scale, told
 from hullcast.sim.experiments.traffic.settings import NetworkSettings
 from hullcast.sim.spark.storage import place_of
@@ -31,6 +34,17 @@ def test_three_sizes_are_replayed_and_the_trace_is_removed(spark: SparkSession, 
     assert set(found.once) == {"network", "subscriptions", "sending"}
     assert list(tmp_path.iterdir()) == []
     assert progress.begun[-1] == "500 events, 200 subscriptions"
+
+
+def test_a_worker_that_ends_meanwhile_takes_no_seconds_from_the_others() -> None:
+    words = [sys.executable, "-c", "print(sum(range(10**7)), flush=True); input()"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        before = scale._core_seconds()
+        worker.communicate("\n")
+    assert worker.pid in {process.pid for process in before}
+    assert scale._since(before) >= 0
 
 
 def test_a_trace_that_was_there_before_is_refused_and_stays(tmp_path: Path) -> None:
