@@ -281,10 +281,10 @@ def file_of(directory: Path, life: KeptLife) -> Path:
 
 
 def size_of(path: Path) -> int:
-    """The bytes of a file and its WAL; 0 if there is none."""
+    """The bytes of a file and its WAL; 0 if there is none, or something else is in its way."""
     found = 0
     for name in (path, f"{path}-wal"):
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             found += os.stat(name).st_size
     return found
 
