@@ -151,7 +151,7 @@ async def fill(hc: Client, batches: int, rows: int = 20_000) -> None:
 async def test_each_change_comes_once_and_in_order_while_gateway_and_server_are_killed(tmp_path: Path) -> None:
     async with (
         asyncio.timeout(2 * PATIENCE_S),
-        cluster(3, tmp_path / "data", checkpoint_updates=30_000, history_bytes=1 << 30) as made,
+        cluster(3, tmp_path / "data", processes=tmp_path, checkpoint_updates=30_000, history_bytes=1 << 30) as made,
         made.client("g1", "g2") as hc,
     ):
         await hc.execute(CREATE)
