@@ -105,7 +105,8 @@ class Guard:
             if "user-defined function" in str(error):
                 reason = "a parameter compared with a TIMESTAMP must be a datetime or ISO-8601 text"
                 raise BadParameter(0, reason) from error
-            raise SqlError(shorten(plan.asked), str(error), instead_in_query(str(error), plan.asked)) from error
+            hint = instead_in_query(str(error), plan.asked, plan.columns)
+            raise SqlError(shorten(plan.asked), str(error), hint) from error
         finally:
             self._guarded = False
             self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, length)

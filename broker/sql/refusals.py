@@ -135,7 +135,9 @@ def with_other_ways(accepted: str, sql: str, statement: Statement, catalog: Mapp
     tried = len(statement.tokens) <= _TRIED_TOKENS
     refused = _refused_by_sqlite(sql, tables) if tried else ""
     if refused:
-        either = f"a query cannot do it either ({refused}): {instead_in_query(refused, sql) or 'write it otherwise'}"
+        columns = dict.fromkeys(column.name for table in tables for column in table.columns)
+        instead = instead_in_query(refused, sql, columns) or "write it otherwise"
+        either = f"a query cannot do it either ({refused}): {instead}"
         either = f"{accepted}; {either}" if accepted else either
         return Remedy(either, either)
     once = f"engine.query({_quoted(sql)})"
@@ -170,8 +172,10 @@ def call(sql: str, bound: bool = False, *, when: Collection[str] = (), every: st
     return f"hc.subscribe({_quoted(sql)}{', ..' if bound else ''}, {trigger})"
 
 
-def instead_in_query(refused: str, sql: str) -> str:
-    """What to write in a query that SQLite refused with these words; empty if we do not know."""
+def instead_in_query(refused: str, sql: str, columns: Collection[str] = ()) -> str:
+    """What to write in a query of these columns that SQLite refused with such words; empty if we do not know."""
+    if refused.startswith("no such column") and columns:
+        return f"columns: {', '.join(columns)}"
     if _MOMENTS.search(sql):
         return "write datetime('now', '-1 hour') for the time an hour ago"
     if _INSTANTS.search(sql):

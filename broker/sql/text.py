@@ -76,6 +76,7 @@ _INSTEAD: Final = {
     **dict.fromkeys(("CREATE", "DROP"), _TABLES),
     **dict.fromkeys(("SELECT", "WITH", "VALUES", "FROM"), _READ),
     **dict.fromkeys(("BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT"), _TOGETHER),
+    **dict.fromkeys(("SHOW", "DESCRIBE", "DESC"), Remedy("use engine.tables", "use tables()")),
     "ADVANCE": _TABLES,
     "ALTER": Remedy(
         "create another table and copy the rows: engine.upsert(new, [row._asdict() for row in engine.query(sql)])",

@@ -103,7 +103,7 @@ _INSTEAD = {
     ),
     r'\bpublish\(\.\., nan="null"\)': "`hullcast publish --nan null`",
     r"\bsubscribe\(sql, \*values\)": "--param once for each `?`",
-    r"\b(publish|delete|execute|subscribe|query)\((?:table, rows|table, keys|sql)?\)": r"`hullcast \1`",
+    r"\b(publish|delete|execute|subscribe|query|tables)\((?:table, rows|table, keys|sql)?\)": r"`hullcast \1`",
 }
 
 

@@ -178,7 +178,14 @@ def test_a_selection_may_have_eight_ranges_and_no_ninth() -> None:
         ("SELECT PER FROM Stock ORDER BY PER", "in key order"),
         ("SELECT PER FROM Stock LIMIT 3", "LIMIT"),
         ("SELECT PER FROM Stock LIMIT 3 OFFSET 1", "LIMIT"),
-        ("SELECT DISTINCT PER, RISK FROM Stock", "only item after SELECT"),
+        ("SELECT DISTINCT PER, RISK FROM Stock", "only item after SELECT; make one subscription for each column"),
+        (
+            'SELECT PER FROM Stock WHERE SECTOR = "IBM"',
+            '`"IBM"`: no column.*write it in single quotes; columns: SYMBOL',
+        ),
+        ("SELECT COUNT(*) FROM trades [RANGE '1 hour']", "units: ms, s, m, min, h, d"),
+        ("SHOW TABLES", "use engine.tables"),
+        ("DESCRIBE Stock", "use engine.tables"),
         ("SELECT DISTINCT * FROM Stock", "one column"),
         ("SELECT DISTINCT MIN(PER) FROM Stock", "one column"),
         ("SELECT DISTINCT ON (PER) RISK FROM Stock", "DISTINCT ON"),
@@ -331,6 +338,10 @@ def test_a_select_that_cannot_be_followed_is_refused_with_the_statements_that_br
     assert f'`hullcast subscribe "{sql}" --when {names}`' in in_commands(said)
     assert "--every 1h instead of --when" in in_commands(said)
     assert "hc." not in in_commands(said)
+
+
+def test_who_asks_for_tables_is_told_the_command_that_shows_them() -> None:
+    assert in_commands(said_to_clients("SHOW TABLES")) == "SHOW is not supported; use `hullcast tables`"
 
 
 def test_a_long_select_is_shortened_and_parameters_are_hinted_at_in_a_refusal() -> None:

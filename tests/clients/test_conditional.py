@@ -300,6 +300,7 @@ async def test_what_cannot_be_is_refused_at_once_and_leaves_nothing() -> None:
             (QUERY, {"every": "often"}, hullcast.BadSetting, "every"),
             (QUERY, {"when": 5}, hullcast.BadSetting, "when"),
             (QUERY, {"when": []}, hullcast.BadSetting, "must name a table"),
+            (QUERY, {"when": " "}, hullcast.BadSetting, "when.*must name a table"),
             (QUERY, {"when": ["FUEL", 5]}, hullcast.BadSetting, "or the name of a table"),
             (QUERY, {"when": ["FUEL"] * 65}, hullcast.BadSetting, "at most 64 tables"),
             (QUERY, {"when": "FUEL, NOBODY"}, hullcast.UnknownTable, "no table NOBODY; tables: FUEL, STATION"),
