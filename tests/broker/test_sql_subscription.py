@@ -257,11 +257,11 @@ ONLY_EQUAL = "TEXT columns support = only; use =, or make one subscription for e
         ),
         (
             "PER IS NOT NULL",
-            "`NOT PER IS NULL`: IS NOT NULL is not supported in a subscription; leave it out if PER is compared, "
+            "`PER IS NOT NULL`: IS NOT NULL is not supported in a subscription; leave it out if PER is compared, "
             "too: a comparison never matches NULL",
         ),
         ("SECTOR <> 'A'", f"`SECTOR <> 'A'`: {ONLY_EQUAL}"),
-        ("SECTOR != ?", f"`SECTOR <> ?`: {ONLY_EQUAL}"),
+        ("SECTOR != ?", f"`SECTOR != ?`: {ONLY_EQUAL}"),
         ("SECTOR < 'A'", f"`SECTOR < 'A'`: {ONLY_EQUAL}"),
         ("SECTOR LIKE 'A%'", f"`SECTOR LIKE 'A%'`: {ONLY_EQUAL}"),
         (
@@ -338,6 +338,12 @@ def test_a_select_that_cannot_be_followed_is_refused_with_the_statements_that_br
     assert f'`hullcast subscribe "{sql}" --when {names}`' in in_commands(said)
     assert "--every 1h instead of --when" in in_commands(said)
     assert "hc." not in in_commands(said)
+
+
+@pytest.mark.parametrize("part", ["PER/RISK", "ifnull(PER,1)", "(PER  +RISK)*2", "PER  not  in (1,2)", "median( PER )"])
+def test_a_refusal_quotes_what_its_author_wrote(part: str) -> None:
+    said = said_to_clients(f"SELECT PER FROM Stock WHERE RISK > 1 AND {part} > 5")
+    assert said.startswith(f"`{' '.join(part.split())}"), said
 
 
 def test_who_asks_for_tables_is_told_the_command_that_shows_them() -> None:
