@@ -391,7 +391,8 @@ def _column(node: exp.ColumnDef) -> tuple[Column, bool]:
             is_key = True
         else:
             instead = next((hint for one, hint in _INSTEAD if isinstance(kind, one)), _CONSTRAINT_HINT)
-            refuse(constraint, "this constraint is not supported", instead)
+            part = "AUTOINCREMENT" if isinstance(kind, exp.AutoIncrementColumnConstraint) else describe(constraint)
+            raise SqlError(part, "this constraint is not supported", instead)
     return Column(plain_name(node.this), _type(node), not_null or is_key), is_key
 
 

@@ -132,18 +132,19 @@ def with_other_ways(accepted: str, sql: str, statement: Statement, catalog: Mapp
     tree, tables = statement.tree, _tables_named(statement, catalog)
     if not tables or statement.windows:
         return Remedy(accepted, accepted)
+    clock = any(map(_reads_clock, tree.find_all(exp.Func)))
     tried = len(statement.tokens) <= _TRIED_TOKENS
     refused = _refused_by_sqlite(sql, tables) if tried else ""
     if refused:
         columns = dict.fromkeys(column.name for table in tables for column in table.columns)
-        instead = instead_in_query(refused, sql, columns) or "write it otherwise"
-        either = f"a query cannot do it either ({refused}): {instead}"
+        instead = instead_in_query(refused, sql, columns)
+        either = f"a query cannot do it either ({refused})" + (f": {instead}" if instead else "")
         either = f"{accepted}; {either}" if accepted else either
-        return Remedy(either, either)
+        return Remedy(either, f'{either}, and subscribe with every="1s"' if clock else either)
     once = f"engine.query({_quoted(sql)})"
     local = f"{accepted}; or ask once: {once}" if accepted else f"ask once: {once}"
     names, bound = [table.name for table in tables], bool(statement.placeholders)
-    if any(map(_reads_clock, tree.find_all(exp.Func))):
+    if clock:
         ways = f"To get all rows again and again: {call(sql, bound, every='1s')}"
     else:
         several = " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -98,6 +98,7 @@ _INSTEAD = {
     r'\bwhen="([^"]*)"': r'--when "\1"',
     r'--when "(\w+)"': r"--when \1",
     r'every="(\w+)" instead of when=': r"--every \1 instead of --when",
+    r'\bevery="(\w+)"': r"--every \1",
     r"\bpublish\(new, \[.* await query\(sql\)\]\)": (
         '`hullcast query "SELECT * FROM old" --json | hullcast publish new --jsonl -`'
     ),
