@@ -17,7 +17,8 @@ from hullcast.broker.reformulate.result import ResultChannel
 from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.sql.create import CreateTable
 from hullcast.broker.sql.query import Shape
-from hullcast.broker.sql.subscription import ParsedQuery, names_in
+from hullcast.broker.sql.refusals import call, tables_hint, tables_instead
+from hullcast.broker.sql.subscription import ParsedQuery, names_in, parse_subscription
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.sql.view import CreateView
 from hullcast.broker.tables.ingest import ingest, ingest_tuples, joined
@@ -402,8 +403,26 @@ class ServedEngine(Engine):
             view = self._views.get(fold(error.table))
             if view is None:
                 raise
-            hint = "subscribe with when=.. or every=.., or ask for it with query()"
-            raise SqlError(view.name, "it is a view, whose changes are not pushed one by one", hint) from None
+            raise self.not_pushed(view, sql) from None
+
+    def not_pushed(
+        self, view: ViewDefinition, sql: str, when: Sequence[str] = (), *, condition: bool = False
+    ) -> SqlError:
+        """The error for a subscription to a view, or a condition on one; `when`: the tables to name to its author."""
+        if condition:
+            hint = tables_hint(when) if when else 'use every="1h" instead of when='
+        else:
+            hint = f"to get all rows whenever {' or '.join(when)} changes: " if when else "to get all rows every hour: "
+            hint += call(sql, "?" in sql, when=when, every="1h")
+        return SqlError(view.name, "it is a view, whose changes are not pushed one by one", hint)
+
+    def _store(self, table: str) -> TableStore:
+        given: object = table
+        view = self._views.get(fold(given)) if isinstance(given, str) else None
+        if view is not None:
+            reason = f"{view.name} is a view, not a table: name a table that it reads, or DROP VIEW {view.name}"
+            raise UsageError(reason)
+        return super()._store(table)
 
     def pass_number(self, count: int = 1) -> int:
         """Sequence numbers under which no row changes: what is delivered with them has its place among the updates.
@@ -510,6 +529,12 @@ class ServedEngine(Engine):
         query = self._parse(sql)
         made = not _is_join(query) or fold(HiddenJoin(query).name) in self._catalog
         return self.channel_name(self._executable(query) if made else query)
+
+    def condition_needed(self, when: str) -> str:
+        """`channel_needed` of a condition; an error says what to give as `when` instead."""
+        if when not in self._parsed:
+            parse_subscription(when, self._catalog, tables_instead)
+        return self.channel_needed(when)
 
     def tables_of(self, sql: str) -> tuple[str, ...]:
         """The tables that a subscription reads."""

@@ -63,6 +63,7 @@ class Plan:
     local: frozenset[str]
     instants: tuple[bool, ...]
     instant_names: frozenset[str]
+    columns: tuple[str, ...] = ()  # of all its tables, to be named in errors
 
 
 def read_query(sql: str, tables: Mapping[str, Table], *, attached: bool = False) -> Plan:
@@ -89,17 +90,18 @@ def read_query(sql: str, tables: Mapping[str, Table], *, attached: bool = False)
         local = frozenset(name for name in _local_names(tree) - tables.keys() if not name.startswith("sqlite_"))
         used = [tables[name] for name in named]
         instant_names = _instant_names(used)
+        columns = tuple(dict.fromkeys(column.name for table in used for column in table.columns))
         if attached:
             _name_databases(tree, named, marked)
         if not instant_names:  # nothing to decode: SQLite gets the text as it came, but for what was changed above
-            return Plan(sql, marked.changed(), named, local, (), instant_names)
+            return Plan(sql, marked.changed(), named, local, (), instant_names, columns)
         scope = build_scope(tree)
         if scope is None:
             raise SqlError(shorten(sql), "not a single SELECT", _ACCEPTED)
         types = _InstantTypes(tables)
         for inner in scope.traverse():
             _align_scope(inner, types, marked)
-        return Plan(sql, marked.changed(), named, local, tuple(types.outputs(scope)), instant_names)
+        return Plan(sql, marked.changed(), named, local, tuple(types.outputs(scope)), instant_names, columns)
 
 
 class _Marked:

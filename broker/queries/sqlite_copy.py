@@ -27,6 +27,7 @@ from hullcast.broker.queries.reading import (
     instants_of,
     read_instant,
 )
+from hullcast.broker.sql.refusals import instead_in_query
 from hullcast.broker.sql.text import MAXIMUM_NAME, shorten
 from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
 from hullcast.broker.tables.values import LONGEST_TEXT_BYTES, decode_column
@@ -104,7 +105,8 @@ class Guard:
             if "user-defined function" in str(error):
                 reason = "a parameter compared with a TIMESTAMP must be a datetime or ISO-8601 text"
                 raise BadParameter(0, reason) from error
-            raise SqlError(shorten(plan.asked), str(error)) from error
+            hint = instead_in_query(str(error), plan.asked, plan.columns)
+            raise SqlError(shorten(plan.asked), str(error), hint) from error
         finally:
             self._guarded = False
             self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, length)

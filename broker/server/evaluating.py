@@ -133,8 +133,8 @@ class Evaluating:
         for action, tables in needs:
             may(action, tables)
         if when is not None:
-            refuse_views(self._engine, when, may)
-            condition = self._engine.channel_needed(when)
+            refuse_views(self._engine, when, may, condition=True)
+            condition = self._engine.condition_needed(when)
             self.conditionals.check_share(owner, condition)
         one = self.conditionals.find(group)
         if one is None:

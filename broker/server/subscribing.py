@@ -43,6 +43,7 @@ from hullcast.network.wire.errors import (
     ConnectionLost,
     HullcastError,
     InvariantBroken,
+    NotPermitted,
     Overloaded,
     TooLarge,
     Unavailable,
@@ -521,11 +522,19 @@ class Subscribing:
         return replay
 
 
-def refuse_views(engine: ServedEngine, sql: str, may: May) -> None:
-    """NotPermitted if a subscription names a view that the sender may not query: no other error shall describe it."""
+def refuse_views(engine: ServedEngine, sql: str, may: May, *, condition: bool = False) -> None:
+    """SqlError if a subscription or a condition names a view. It names no view that the sender may not query, and no
+    table that the sender may not read."""
     views = engine.views_named(sql)
-    if views:
-        may("query", [view.name for view in views])
+    if not views:
+        return
+    may("query", [view.name for view in views])
+    names = list(dict.fromkeys(table.name for view in views for table in view.tables))
+    try:
+        may("subscribe", names)
+    except NotPermitted:
+        names = []
+    raise engine.not_pushed(views[0], sql, names, condition=condition)
 
 
 def _of_another_stream(group: Group) -> Group:

@@ -51,17 +51,19 @@ _TYPE_HINT = (
 _CONSTRAINT_HINT = "accepted: NOT NULL, PRIMARY KEY, and PRIMARY KEY (column) at the end"
 _KEY_HINT = "mark exactly one column PRIMARY KEY"
 _KEYS_HINT = "make one TEXT column of them and mark that PRIMARY KEY, as in ID = 'ACME/2024'"
+_NO_COUNTER = "choose the keys where you publish, or CREATE STREAM"
 #: Types and constraints that others have, and what to do instead.
 _TYPES_INSTEAD: Final[dict[object, str]] = {
-    exp.DataType.Type.BOOLEAN: "use INTEGER with 0 and 1",
+    exp.DataType.Type.BOOLEAN: "use INTEGER and publish int(flag), 0 or 1",
     exp.DataType.Type.DECIMAL: "use REAL, or INTEGER with the smallest unit, such as cents",
     exp.DataType.Type.DATE: "use TIMESTAMP",
     exp.DataType.Type.UUID: "use TEXT",
+    **dict.fromkeys(("SERIAL", "BIGSERIAL", "SMALLSERIAL"), f"use INTEGER and {_NO_COUNTER}"),
     exp.DataType.Type.JSON: "use TEXT, or a column for each value",
 }
 _INSTEAD: Final[tuple[tuple[type[exp.Expr], str], ...]] = (
     (exp.DefaultColumnConstraint, "leave it out: a column that a row does not name is NULL; publish the value"),
-    (exp.AutoIncrementColumnConstraint, "leave it out: choose the keys where you publish, or CREATE STREAM"),
+    (exp.AutoIncrementColumnConstraint, f"leave it out and {_NO_COUNTER}"),
     (exp.UniqueColumnConstraint, "leave it out: only the primary key is unique"),
     (exp.CheckColumnConstraint, "leave it out, and check values where you publish"),
     (exp.Reference, "leave it out: no table depends on another"),
@@ -148,6 +150,8 @@ def parse_statement(sql: str) -> Definition | AdvanceStream:
             refuse(tree, f"DROP {kind} takes one name", accepted)
         name, if_there = relation_name(tables[0], accepted), bool(tree.args.get("exists"))
         return DropView(name, if_there) if kind == "VIEW" else DropTable(name, if_there, kind.lower())
+    if tree.args.get("kind") == "INDEX":
+        refuse(tree, "there are no indexes", "leave it out: neither subscriptions nor queries need one")
     what = "only tables, streams and views can be created and dropped"
     refuse(tree, what, f"{_GRAMMAR}; {_STREAM}; {CREATE_VIEW}; {DROP_VIEW}")
 
@@ -387,7 +391,8 @@ def _column(node: exp.ColumnDef) -> tuple[Column, bool]:
             is_key = True
         else:
             instead = next((hint for one, hint in _INSTEAD if isinstance(kind, one)), _CONSTRAINT_HINT)
-            refuse(constraint, "this constraint is not supported", instead)
+            part = "AUTOINCREMENT" if isinstance(kind, exp.AutoIncrementColumnConstraint) else describe(constraint)
+            raise SqlError(part, "this constraint is not supported", instead)
     return Column(plain_name(node.this), _type(node), not_null or is_key), is_key
 
 
@@ -397,7 +402,7 @@ def _type(node: exp.ColumnDef) -> ColumnType:
         refuse(node, "the column has no type", _TYPE_HINT)
     known = _TYPES.get(declared.this)
     if known is None or declared.args.get("nested"):
-        instead = _TYPES_INSTEAD.get(declared.this)
+        instead = _TYPES_INSTEAD.get(declared.this) or _TYPES_INSTEAD.get(str(declared.args.get("kind")).upper())
         hint = _TYPE_HINT if instead is None else f"{instead}; {_TYPE_HINT}"
         refuse(declared, f"column {plain_name(node.this)} has an unknown type", hint)
     if declared.expressions and known is not ColumnType.TEXT:  # VARCHAR(10) is TEXT, as in SQLite

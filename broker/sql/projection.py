@@ -44,7 +44,7 @@ def read_output(select: exp.Select, scope: Scope) -> Output:
                 "select columns of the join",
             )
         if len(items) > 1:
-            hint = "make one subscription for each aggregate"
+            hint = f"make one subscription for each {'aggregate' if functions else 'column'}"
             refuse_to_follow(select, "an aggregate or DISTINCT must be the only item after SELECT", hint)
         _check_window(items[0], scope)
     if distinct:

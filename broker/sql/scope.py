@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from hullcast.broker.sql.query import Ref, Window
-from hullcast.broker.sql.text import Statement, Unfollowed, check_only, describe, refuse, refuse_to_follow
+from hullcast.broker.sql.text import Statement, Unfollowed, check_only, describe, refuse, refuse_to_follow, shorten
 from hullcast.broker.tables.schema import Column, Table, fold
-from hullcast.network.wire.durations import seconds_of
+from hullcast.network.wire.durations import UNITS, seconds_of
 from hullcast.network.wire.errors import SqlError, UnknownColumn, UnknownTable
 
 _TABLE_HINT = "accepted: FROM table [alias], or FROM r [alias] JOIN s [alias] USING (c) | ON .."
-_WINDOW_HINT = "accepted: FROM stream [ROWS 1000] or FROM stream [RANGE '10s']"
+_WINDOW_HINT = f"accepted: FROM stream [ROWS 1000] or FROM stream [RANGE '10s'] (units: {', '.join(UNITS)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,13 @@ class Scope:
         if node.table:
             side = self.side(node.table)
             return Ref(side, self.tables[side].position(node.name))
-        return self._unqualified(node.name)
+        try:
+            return self._unqualified(node.name)
+        except UnknownColumn as error:
+            if not node.this.args.get("quoted"):
+                raise
+            hint = f"if it is a text, write it in single quotes; columns: {', '.join(error.known)}"
+            raise SqlError(f'"{shorten(node.name)}"', f"no column of this name in {error.table}", hint) from None
 
     def side(self, name: str) -> int:
         """Which table an alias or table name means."""

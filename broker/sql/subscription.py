@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,7 +21,7 @@ from hullcast.broker.sql.text import Statement, Unfollowed, check_only, read_sta
 from hullcast.broker.tables.schema import ColumnType, Table, fold
 from hullcast.network.answers.kinds import SubscriptionKind
 from hullcast.network.matching.messages import RECTANGLES
-from hullcast.network.wire.errors import InvariantBroken, SqlError
+from hullcast.network.wire.errors import InvariantBroken, Remedy, SqlError
 
 MAXIMUM_RANGES: Final = 8
 MOST_MEMORY: Final = 100_000_000
@@ -67,8 +67,12 @@ class ParsedQuery:
         return self.binder.bind_many(columns, count)
 
 
-def parse_subscription(sql: str, catalog: Mapping[str, Table]) -> ParsedQuery:
-    """Read one SELECT; `catalog` maps folded names to tables.
+def parse_subscription(
+    sql: str,
+    catalog: Mapping[str, Table],
+    ways: Callable[[str, str, Statement, Mapping[str, Table]], Remedy] = with_other_ways,
+) -> ParsedQuery:
+    """Read one SELECT; `catalog` maps folded names to tables. `ways` says what to do if it cannot be followed.
 
     Raises SqlError for anything outside the language, UnknownTable and UnknownColumn for names.
     """
@@ -76,7 +80,7 @@ def parse_subscription(sql: str, catalog: Mapping[str, Table]) -> ParsedQuery:
     try:
         return _understood(sql, statement, catalog)
     except Unfollowed as error:
-        raise SqlError(error.part, error.reason, with_other_ways(error.accepted, sql, statement, catalog)) from None
+        raise SqlError(error.part, error.reason, ways(error.accepted, sql, statement, catalog)) from None
 
 
 def _understood(sql: str, statement: Statement, catalog: Mapping[str, Table]) -> ParsedQuery:

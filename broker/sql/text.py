@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final, NoReturn
@@ -76,6 +76,7 @@ _INSTEAD: Final = {
     **dict.fromkeys(("CREATE", "DROP"), _TABLES),
     **dict.fromkeys(("SELECT", "WITH", "VALUES", "FROM"), _READ),
     **dict.fromkeys(("BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT"), _TOGETHER),
+    **dict.fromkeys(("SHOW", "DESCRIBE", "DESC"), Remedy("use engine.tables", "use tables()")),
     "ADVANCE": _TABLES,
     "ALTER": Remedy(
         "create another table and copy the rows: engine.upsert(new, [row._asdict() for row in engine.query(sql)])",
@@ -227,11 +228,37 @@ def shorten(text: str) -> str:
 
 
 def describe(node: exp.Expr) -> str:
-    """The SQL of a part of the tree, for an error message; never fails."""
+    """The SQL of a part of the tree, for an error message: as its author wrote it, if we find it; never fails."""
     try:
-        return shorten(node.sql(comments=False, unsupported_level=ErrorLevel.IGNORE))
+        return _as_written(node) or shorten(node.sql(comments=False, unsupported_level=ErrorLevel.IGNORE))
     except Exception:  # noqa: BLE001  # a foreign printer on a stranger's tree must not hide our message
         return type(node).__name__.upper()
+
+
+def _as_written(node: exp.Expr) -> str:
+    """The text that a condition or a term was read from: the words and signs around its names and values that are read
+    as the same again. Empty if they are not found, or are many."""
+    sql, tokens = node.root().meta.get(_SOURCE, ("", []))
+    leaves = [leaf.meta for leaf in node.walk() if "start" in leaf.meta]
+    if not leaves or not isinstance(node, exp.Condition) or isinstance(node, exp.Query):
+        return ""
+    begins, ends = min(leaf["start"] for leaf in leaves), max(leaf["end"] for leaf in leaves)
+    first = next((at for at, token in enumerate(tokens) if token.end >= begins), 0)
+    last = next((at for at, token in enumerate(tokens) if token.end >= ends), 0)
+    for more in range(_AROUND + 1):
+        for before in range(min(more, first) + 1):
+            around = tokens[first - before : last + more - before + 1]
+            text = sql[around[0].start : around[-1].end + 1]
+            if len(text) > MAXIMUM_PART:
+                return ""
+            with suppress(Exception):  # it may be any part of a stranger's text
+                if _Parser(dialect=_DIALECT).parse(around, sql) == [node]:
+                    return shorten(text)
+    return ""
+
+
+_SOURCE: Final = "hullcast_source"  # where the root of a tree keeps what it was read from
+_AROUND: Final = 4  # words and signs beside names and values: NOT, IS NOT NULL, a function and its parentheses
 
 
 def refuse(node: exp.Expr, reason: str, accepted: str = "") -> NoReturn:
@@ -366,4 +393,5 @@ def _parse(tokens: list[Token], sql: str, grammar: str) -> exp.Expr:
     tree = trees[0] if len(trees) == 1 else None
     if tree is None:
         raise SqlError(shorten(sql), "it is not one statement", "pass statements one at a time")
+    tree.meta[_SOURCE] = (sql, tokens)
     return tree

@@ -23,7 +23,7 @@ from hullcast.broker.sql.text import (
     shorten,
 )
 from hullcast.broker.tables.schema import fold
-from hullcast.network.wire.durations import seconds_of
+from hullcast.network.wire.durations import UNITS, seconds_of
 from hullcast.network.wire.errors import SqlError
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ CREATE_VIEW: Final = (
 DROP_VIEW: Final = "accepted: DROP VIEW [IF EXISTS] name"
 _GRAMMAR: Final = f"accepted: {CREATE_VIEW}"
 _TERMS_HINT: Final = "accepted: WITH (response_time = '50ms')"
-_RESPONSE: Final = "a response time is a duration of more than 0 and at most a day, such as '50ms' or '2s'"
+_RESPONSE: Final = (
+    "a response time is a duration of more than 0 and at most a day, such as '50ms' or '2s' "
+    f"(units: {', '.join(UNITS)})"
+)
 _SOURCE_HINT: Final = "accepted: FROM a [x] JOIN b [y] ON x.k = y.k | USING (k), or FROM a [x], b [y] WHERE x.k = y.k"
 _CONDITION_HINT: Final = (
     "accepted: conditions joined by AND, each col <, <=, =, <>, >=, > a constant or a column, "

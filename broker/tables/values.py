@@ -185,7 +185,8 @@ def _real(value: object) -> float:
 
 def _integer(value: object) -> float:
     if not is_number(value):
-        raise Refused(f"INTEGER takes a whole number, got {_shown(value)}")
+        hint = f"; publish int() of it, which is {int(value)}" if isinstance(value, bool | np.bool_) else ""
+        raise Refused(f"INTEGER takes a whole number, got {_shown(value)}{hint}")
     if isinstance(value, float | np.floating) and _finite(float(value)) != math.floor(value):
         raise Refused(f"INTEGER takes a whole number, got {value!s}")
     whole = int(value)

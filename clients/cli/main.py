@@ -91,14 +91,20 @@ def in_commands(text: str) -> str:
 _INSTEAD = {
     r'hc\.subscribe\((".*"), \.\., when="([^"]*)"\)': r'`hullcast subscribe \1 --param .. --when "\2"`',
     r'hc\.subscribe\((".*"), when="([^"]*)"\)': r'`hullcast subscribe \1 --when "\2"`',
+    r'hc\.subscribe\((".*"), \.\., every="(\w+)"\)': r"`hullcast subscribe \1 --param .. --every \2`",
+    r'hc\.subscribe\((".*"), every="(\w+)"\)': r"`hullcast subscribe \1 --every \2`",
+    r'hc\.query\((".*"), \.\.\)': r"`hullcast query \1 --param ..`",
+    r'hc\.query\((".*")\)': r"`hullcast query \1`",
+    r'\bwhen="([^"]*)"': r'--when "\1"',
     r'--when "(\w+)"': r"--when \1",
     r'every="(\w+)" instead of when=': r"--every \1 instead of --when",
+    r'\bevery="(\w+)"': r"--every \1",
     r"\bpublish\(new, \[.* await query\(sql\)\]\)": (
         '`hullcast query "SELECT * FROM old" --json | hullcast publish new --jsonl -`'
     ),
     r'\bpublish\(\.\., nan="null"\)': "`hullcast publish --nan null`",
     r"\bsubscribe\(sql, \*values\)": "--param once for each `?`",
-    r"\b(publish|delete|execute|subscribe|query)\((?:table, rows|table, keys|sql)?\)": r"`hullcast \1`",
+    r"\b(publish|delete|execute|subscribe|query|tables)\((?:table, rows|table, keys|sql)?\)": r"`hullcast \1`",
 }
 
 

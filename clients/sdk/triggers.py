@@ -18,11 +18,11 @@ def checked_trigger(when: object, parameters: Sequence[object], every: object, a
     """The trigger that `when=`, `when_parameters=`, `every=` and `at_most_every=` say, None without them; BadSetting,
     with what would be right, for what makes no sense. Of `when`, names alone are tables, all else is a SELECT."""
     tables: tuple[str, ...] = ()
+    if (isinstance(when, str) and not when.strip()) or (isinstance(when, Sequence) and not when):
+        raise BadSetting("when", when, "must name a table, or be a SELECT")
     if isinstance(when, str) and _NAMES.fullmatch(when):
         tables, when = tuple(name.strip('"') for name in re.findall(_NAME, when)), None
     elif isinstance(when, Sequence) and not isinstance(when, str | bytes) and all(isinstance(one, str) for one in when):
-        if not when:
-            raise BadSetting("when", when, "must name a table, or be a SELECT")
         tables, when = tuple(when), None
     elif when is not None and not isinstance(when, str):
         raise BadSetting("when", type(when).__name__, "must be a SELECT, or the name of a table, or several names")

@@ -171,7 +171,9 @@ class DuplicateView(UsageError):
     def __str__(self) -> str:
         if self.text:
             return f"view {self.view} exists with another definition, {self.text}; DROP VIEW {self.view} first"
-        return f"{self.kind} {self.view} already exists; choose another name or DROP {self.kind.upper()} {self.view}"
+        keep = ", or keep it with CREATE VIEW IF NOT EXISTS" if self.kind == "view" else ""
+        drop = f"choose another name or DROP {self.kind.upper()} {self.view}"
+        return f"{self.kind} {self.view} already exists; {drop}{keep}"
 
 
 class PromiseTooShort(UsageError):

@@ -71,7 +71,11 @@ from tests.support.engines import COUNT, DISTINCT, MAX, MIN, NOON, ROWS, engine_
         (lambda e: e.upsert("T", {"K": 9, "N": 1.5}), BadValue, ["column N", "a whole number, got 1.5"]),
         (lambda e: e.upsert("T", {"K": 9, "N": 2**53 + 1}), BadValue, ["column N", "2**53"]),
         (lambda e: e.upsert("T", {"K": 9, "N": "1"}), BadValue, ["column N", "got str '1'"]),
-        (lambda e: e.upsert("T", {"K": 9, "N": True}), BadValue, ["column N", "got bool True"]),
+        (
+            lambda e: e.upsert("T", {"K": 9, "N": True}),
+            BadValue,
+            ["column N", "got bool True; publish int() of it, which is 1"],
+        ),
         (lambda e: e.upsert("T", {"K": 9, "N": 1, "P": 5}), BadValue, ["column P", "TEXT takes str, got int 5"]),
         (lambda e: e.upsert("T", {"K": 9, "N": 1, "P": 10**5000}), BadValue, ["column P", "got int; nothing"]),
         (lambda e: e.upsert("T", {"K": 9, "N": 1, "P": "a\0"}), BadValue, ["column P", "NUL"]),

@@ -235,6 +235,22 @@ def test_columns_that_double_along_a_chain_are_refused_quickly(engine: Engine) -
         engine.mirror.query(f"WITH c0 AS (SELECT * FROM trade), {', '.join(links)} SELECT * FROM c59")
 
 
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("SELECT cost FROM trade", "no such column: cost; columns: ID, "),
+        ("SELECT MEDIAN(id) FROM trade", "no such function: MEDIAN; queries have the functions of SQLite"),
+        ("SELECT id FROM trade WHERE at > NOW()", r"write datetime\('now', '-1 hour'\)"),
+        ("SELECT id FROM trade WHERE at > NOW() - INTERVAL '1 hour'", r"write datetime\('now', '-1 hour'\)"),
+        ("SELECT id FROM trade WHERE at > TIMESTAMP '2024-05-01'", "as text alone: '2024-05-01 12:30:00'"),
+        ("SHOW TABLES", "use engine.tables"),
+    ],
+)
+def test_what_sqlite_lacks_is_refused_with_what_to_write(engine: Engine, sql: str, says: str) -> None:
+    with pytest.raises(SqlError, match=says):
+        engine.mirror.query(sql, ())
+
+
 def test_a_wrong_number_of_values_is_said_in_plain_words(engine: Engine) -> None:
     with pytest.raises(BadParameter, match=r"^the query has 2 `\?` and got 1 values; give one value for each `\?`$"):
         engine.mirror.query("SELECT ? + ?", (1,))

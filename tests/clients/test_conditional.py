@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -299,6 +300,7 @@ async def test_what_cannot_be_is_refused_at_once_and_leaves_nothing() -> None:
             (QUERY, {"every": "often"}, hullcast.BadSetting, "every"),
             (QUERY, {"when": 5}, hullcast.BadSetting, "when"),
             (QUERY, {"when": []}, hullcast.BadSetting, "must name a table"),
+            (QUERY, {"when": " "}, hullcast.BadSetting, "when.*must name a table"),
             (QUERY, {"when": ["FUEL", 5]}, hullcast.BadSetting, "or the name of a table"),
             (QUERY, {"when": ["FUEL"] * 65}, hullcast.BadSetting, "at most 64 tables"),
             (QUERY, {"when": "FUEL, NOBODY"}, hullcast.UnknownTable, "no table NOBODY; tables: FUEL, STATION"),
@@ -322,6 +324,57 @@ async def test_what_cannot_be_is_refused_at_once_and_leaves_nothing() -> None:
         await hc.execute("DROP VIEW CHEAP")
         for table in ("FUEL", "STATION"):
             await hc.execute(f"DROP TABLE {table}")
+
+
+async def test_what_a_refusal_advises_works_when_it_is_typed() -> None:
+    async with live() as (_, _, hc):
+        await hc.execute("CREATE STREAM SALE (ID INTEGER, AT TIMESTAMP)")
+        await hc.execute(
+            "CREATE VIEW CHEAP AS SELECT X, COUNT(*) AS N FROM FUEL GROUP BY X WITH (response_time = '1s')"
+        )
+        await hc.publish("FUEL", {"ID": [1, 2], "X": [1.0, None], "PRICE": [5.0, 4.0]})
+        views = 0
+        for sql, rows in (
+            ("SELECT ID FROM FUEL WHERE X IS NULL", [(2,)]),
+            ("SELECT ID FROM FUEL WHERE X IS NOT NULL", [(1,)]),
+            ("SELECT MIN(PRICE) FROM FUEL WHERE X IS NULL", [(4.0,)]),
+            ("SELECT X, COUNT(*) FROM FUEL GROUP BY X", [(None, 1), (1.0, 1)]),
+            ("SELECT COUNT(*), AVG(PRICE) FROM FUEL", [(2, 4.5)]),
+            ("SELECT * FROM FUEL ORDER BY PRICE LIMIT 1", [(2, None, 4.0)]),
+            ("SELECT ID, PRICE AS p FROM FUEL f ORDER BY p DESC, f.ID", [(1, 5.0), (2, 4.0)]),
+            ("SELECT ID FROM SALE WHERE AT > datetime('now', '-1 hour')", []),
+            ("SELECT ID, COUNT(*) FROM SALE GROUP BY ID", []),
+            ("SELECT ID FROM SALE WHERE ID IN (1, 2)", []),
+            ("SELECT X, N FROM CHEAP WHERE X = 1", [(1.0, 1)]),
+        ):
+            with pytest.raises(hullcast.SqlError) as refused:
+                await hc.subscribe(sql)
+            said = str(refused.value)
+            (call,) = re.findall(r'hc\.subscribe\(".*?", \w+="[^"]*"\)', said)
+            async with eval(call, {"hc": hc}) as sub:
+                assert sub.answer == rows, call
+            for view, read in re.findall(
+                r"(CREATE VIEW name .*'50ms'\))(?:, and read it with (hc\.query.*\))$)?", said
+            ):
+                await hc.execute(view.replace("name", f"V{views}"))
+                asked = (read or 'hc.query("SELECT * FROM name")').replace("name", f"V{views}")
+                assert await eval(asked, {"hc": hc}) == rows, asked
+                views += 1
+        assert views == 7
+        for when in ("SELECT MEDIAN(PRICE) FROM FUEL", "SELECT N FROM CHEAP", "SELECT ID FROM FUEL ORDER BY X"):
+            with pytest.raises(hullcast.SqlError, match=r'changes count: when="FUEL"$') as refused:
+                await hc.subscribe(QUERY, when=when)
+            assert "hc.subscribe" not in str(refused.value)
+        for ask in (hc.query, hc.subscribe):
+            with pytest.raises(hullcast.SqlError, match=r"function: MEDIAN.*compute the rest in your program"):
+                await ask("SELECT MEDIAN(PRICE) FROM FUEL")
+            with pytest.raises(hullcast.SqlError, match=r"datetime\('now', '-1 hour'\)"):
+                await ask("SELECT ID FROM SALE WHERE AT > NOW() - INTERVAL '1 hour'")
+        for change in (hc.publish("CHEAP", [{"X": 1.0}]), hc.delete("CHEAP", [1.0]), hc.execute("DROP TABLE CHEAP")):
+            with pytest.raises(hullcast.UsageError, match="CHEAP is a view, not a table"):
+                await change
+        with pytest.raises(hullcast.DuplicateView, match="or keep it with CREATE VIEW IF NOT EXISTS"):
+            await hc.execute("CREATE VIEW CHEAP AS SELECT ID FROM FUEL WITH (response_time = '1s')")
 
 
 async def test_limits_of_conditionals_are_per_client_and_in_all() -> None:

@@ -119,7 +119,7 @@ async def test_errors_name_the_calls_that_clients_have() -> None:
             assert str(caught.value) == "DROP is not supported here; use execute(sql)"
             with pytest.raises(SqlError, match=r"^`%s`: parameters are written as \?"):
                 await call("SELECT MIN(V) FROM T WHERE K < %s", 5)
-        with pytest.raises(SqlError, match=r"use query\(\) to find rows with NULL$"):
+        with pytest.raises(SqlError, match=r'hc\.subscribe\("SELECT MIN\(V\) FROM T WHERE K IS NULL", when="T"\)'):
             await client.subscribe("SELECT MIN(V) FROM T WHERE K IS NULL")
 
 

@@ -18,7 +18,7 @@ from hullcast.network.node.settings import NodeSettings
 from hullcast.network.security.rights import Rights
 from hullcast.network.settings.common import SecuritySettings
 from hullcast.network.wire import bodies, frames
-from hullcast.network.wire.errors import BadSetting, ConnectionLost, NotPermitted, PeerClosed, UnknownTable
+from hullcast.network.wire.errors import BadSetting, ConnectionLost, NotPermitted, PeerClosed, SqlError, UnknownTable
 from tests.support.cluster import COMMAND, PATIENCE_S, wait_for
 from tests.support.links import Child, running_dialer
 from tests.support.secured import RIGHTS, allowed, curve_of, gateway, running, secured
@@ -210,6 +210,10 @@ async def test_the_sql_behind_views_and_streams_is_shown_to_keys_that_may_read_a
         ):
             with pytest.raises(NotPermitted):
                 await call
+        for refused in (part.subscribe("SELECT * FROM SUMS"), part.subscribe("SELECT 1", when="SELECT P FROM SUMS")):
+            with pytest.raises(SqlError, match=r'it is a view.*every="1h"') as said:
+                await refused
+            assert "SECRET" not in str(said.value), "nor is a table named to those who may not follow it"
         for unknown in (part.query("SELECT * FROM NOSUCH"), part.subscribe(LOWEST.format("NOSUCH"))):
             with pytest.raises(UnknownTable) as caught:
                 await unknown

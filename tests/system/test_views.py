@@ -17,6 +17,7 @@ from hullcast.network.wire.errors import (
     TableInView,
     UnknownTable,
     UnknownView,
+    UsageError,
 )
 from tests.support.cluster import PATIENCE_S, PATIENT, cluster, wait_for
 from tests.system.test_warehouse import warehouse_process
@@ -203,8 +204,11 @@ async def test_statements_about_views_are_checked(tmp_path: Path) -> None:
         with pytest.raises(SqlError, match="it is a view"):
             async with hc.subscribe("SELECT NAME FROM CHEAPEST"):
                 pass
-        with pytest.raises(UnknownTable):
+        with pytest.raises(UsageError, match="CHEAPEST is a view, not a table: name a table that it reads"):
             await hc.publish("CHEAPEST", [{"NAME": "A"}])
+        with pytest.raises(UsageError, match="CHEAPEST is a view, not a table"):
+            async for _ in hc.changes("CHEAPEST"):
+                pass
         explained = await hc.explain("SELECT * FROM CHEAPEST")
         assert explained["views"]["CHEAPEST"]["tables"] == ["PARTSUPP", "SUPPLIER", "NATION"]
         await hc.execute("DROP VIEW CHEAPEST")

@@ -209,6 +209,7 @@ def test_what_is_outside_is_refused_with_the_reason(select: str, reason: str) ->
     [
         ("CREATE VIEW v AS SELECT K FROM NATION", "promises no response time"),
         ("CREATE VIEW v AS SELECT K FROM NATION WITH (response_time = '0s')", "more than 0"),
+        ("CREATE VIEW v AS SELECT K FROM NATION WITH (response_time = '1us')", "units: ms, s, m, min, h, d"),
         ("CREATE VIEW v AS SELECT K FROM NATION WITH (response_time = '25h')", "at most a day"),
         ("CREATE VIEW v AS SELECT K FROM NATION WITH (response_time = 'soon')", "duration"),
         ("CREATE VIEW v AS SELECT K FROM NATION WITH (response_time = fast)", "duration"),
