@@ -714,6 +714,13 @@ def test_values_behind_the_statement_are_refused_with_how_they_are_given(
     with pytest.raises(SystemExit):
         cli.main([command, "SELECT MIN(PER) FROM T WHERE RISK BETWEEN ? AND ?", "-5", "5", "--timeout", "1"])
     assert "--param=-5 --param=5" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main([command, "SELECT", "COUNT", "FROM", "STOCK"])
+    said = capsys.readouterr().err
+    assert said.endswith(f'error: put the statement in quotes: hullcast {command} "SELECT ..."\n')
+    with pytest.raises(SystemExit):
+        cli.main([command])
+    assert capsys.readouterr().err.endswith("error: the following arguments are required: SELECT\n")
 
 
 def test_a_stream_is_created_fed_replayed_and_shown(shell: Shell) -> None:
