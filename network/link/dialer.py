@@ -662,15 +662,18 @@ def _meaning(event: zmq.Event, value: int, *, encrypted: bool) -> str:
     """What the end of a connection says about the parent. Where one of us has no key, whoever notices first hangs up;
     if that is the parent, or if it cannot read what we say, all we see is an end in the middle of the handshake."""
     if event == zmq.Event.HANDSHAKE_FAILED_AUTH:
-        return "denied: the server refused our key: it is not in its allow list"
+        return "denied: the server refused our key: it is not in its allow list; ask the server's operator to add it"
     if event == zmq.Event.HANDSHAKE_FAILED_PROTOCOL and value == zmq.Event.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
         if encrypted:
-            return "denied: the server takes no keys; dial it without one"
+            return f"denied: the server takes no keys; leave them out ({_KEYS})"
         return f"denied: the server needs a key ({_KEYS})"
     if event == zmq.Event.HANDSHAKE_FAILED_NO_DETAIL:
         if encrypted:
-            return "it closed the connection during the handshake; is the server key the one of this server?"
-        return f"it closed the connection during the handshake; the server may need a key ({_KEYS})"
+            return (
+                "it closed the connection during the handshake; is the server key the one of this server? "
+                f"if it takes no keys, leave them out ({_KEYS})"
+            )
+        return f"it closed the connection during the handshake; the server is stopping, or it needs a key ({_KEYS})"
     if event == zmq.Event.CLOSED:
         return "cannot connect; is the server running?"
     return f"connection {str(event.name).lower()}"

@@ -473,7 +473,7 @@ class ConnectionLost(Unavailable):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"no connection to the server: {self.reason}; try again when it is reachable"
+        return f"no connection to the server: {self.reason}"
 
 
 class TimedOut(Unavailable):
