@@ -707,6 +707,16 @@ def test_statements_and_keys_that_are_wrong_are_told_with_what_helps(shell: Shel
     assert shell("execute", "DROP TABLE IF EXISTS NUMBERED") == "there is no table NUMBERED\n"
 
 
+def test_rows_are_deleted_by_a_condition_as_the_refusal_of_delete_says(shell: Shell) -> None:
+    said = shell("execute", f"DELETE FROM {shell.table} WHERE RISK > 1", code=2)
+    typed = '`hullcast query "SELECT key FROM table WHERE .." --csv | hullcast delete table --file -`'
+    assert said == f"hullcast: DELETE is not supported; use `hullcast delete`; by a condition, {typed}\n"
+    shell("publish", shell.table, "--csv", shell.file('symbol,risk\n"a, ""b""",1\nc,2\nSYMBOL,3\n'))
+    found = shell("query", f"SELECT SYMBOL FROM {shell.table} WHERE RISK <> 2 ORDER BY RISK", "--csv")
+    assert "deleted 2 rows, last seq" in shell("delete", shell.table, "--file", shell.file(found, "keys.csv"))
+    assert shell("query", f"SELECT SYMBOL FROM {shell.table}", "--csv") == "SYMBOL\nc\n"
+
+
 @pytest.mark.parametrize("command", ["query", "subscribe", "explain"])
 def test_values_behind_the_statement_are_refused_with_how_they_are_given(
     command: str, capsys: pytest.CaptureFixture[str]

@@ -157,6 +157,7 @@ async def test_the_steps_of_the_readme_follow_each_other_and_can_be_repeated() -
     assert [command.split()[1] for command in commands] == ["replay", "query", "query", "subscribe", "execute", "query"]
     with up() as process:
         hint = await said(process)
+        assert "Rows are in a temporary folder, which is removed at the end; `--data DIR` keeps them." in hint
         server = next(word for word in hint.split() if word.startswith("tcp://"))
         tried = [line for line in hint.splitlines() if "hullcast" in line and "--url" in line]
         assert [line.split("hullcast")[1].split()[0] for line in tried] == ["execute", "subscribe", "publish"]
