@@ -22,7 +22,7 @@ SEQ = "hullcast.seq"
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("hullcast")` known to a session. UsageError if pyarrow or, in Spark's Python, hullcast is missing."""
+    """Make `format("hullcast")` known to a session. UsageError if pyarrow is missing, or hullcast in Spark's."""
     try:
         from hullcast.clients.spark.source import HullcastSource
     except ModuleNotFoundError as error:

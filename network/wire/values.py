@@ -80,7 +80,7 @@ def keys_to_column(keys: object, table: str = "") -> Values:
     return Mixed((keys if type(keys) in PLAIN else _scalar(keys),))
 
 
-KEYS_ONLY = "; delete takes keys, not conditions: find the keys with a query first, then delete(table, [key for (key,) in rows])"
+KEYS_ONLY = "; delete takes keys, not conditions: find the keys with a query first, and pass [key for (key,) in rows]"
 _CONDITION = re.compile(r'\s*"?[^\W\d]\w*"?\s*(=|<>|!=|<|>|\bin\b|\blike\b|\bbetween\b|\bis\b)\s*\S', re.IGNORECASE)
 
 

@@ -348,7 +348,10 @@ def test_nobody_listening_is_told_soon(capsys: pytest.CaptureFixture[str]) -> No
         begun = time.monotonic()
         assert cli.main(["query", "SELECT 1", "--url", endpoint, "--timeout", "0.5"]) == 2
     assert time.monotonic() - begun < 10
-    assert f"no answer from {endpoint} after 0.5 s (cannot connect; is the server running?)" in capsys.readouterr().err
+    assert (
+        f"no answer from {endpoint} after 0.5 s (cannot connect; is a server or node running there?)"
+        in capsys.readouterr().err
+    )
 
 
 def test_plain_text_to_another_host_is_refused_with_the_options_that_help(capsys: pytest.CaptureFixture[str]) -> None:

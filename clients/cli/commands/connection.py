@@ -106,7 +106,7 @@ def add_trigger_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at-most-every",
         metavar="TIME",
-        help="let changes of --when share a result, so that no more than one comes in this time, as 100ms",
+        help="let changes of --when share a result, so that the SELECT is run at most once in this time, as 100ms",
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.clients.cli.commands.arguments import whole
-from hullcast.clients.cli.processes.cluster import Cluster, Layout
+from hullcast.clients.cli.processes.cluster import SERVER, Cluster, Layout
 from hullcast.clients.sdk.connecting import DEFAULT_URL
 from hullcast.network.link.endpoints import parse_endpoint
 from hullcast.network.settings.common import LEVELS
@@ -100,6 +100,8 @@ def _gateways_from(listen: str) -> int:
 
 async def _run(layout: Layout, keeps: bool, as_json: bool, console: Console) -> int:
     def tell(notice: Notice) -> None:
+        if notice.is_log and notice.name == SERVER and notice.text.startswith("hullcast: "):
+            return  # its last words: `up` ends with them, too
         if notice.is_log:
             sys.stderr.write(f"[{notice.name}] {notice.text}\n")
         elif as_json:
