@@ -65,7 +65,11 @@ class _Parser(SQLiteParser):
 
 
 _WRITE: Final = Remedy("use engine.upsert(table, rows)", "use publish(table, rows)")
-_REMOVE: Final = Remedy("use engine.delete(table, keys)", "use delete(table, keys)")
+_KEYS: Final = '[key for (key,) in {}query("SELECT key FROM table WHERE ..")]'
+_REMOVE: Final = Remedy(
+    f"use engine.delete(table, keys); by a condition, engine.delete(table, {_KEYS.format('engine.')})",
+    f"use delete(table, keys); by a condition, delete(table, {_KEYS.format('await ')})",
+)
 _TABLES: Final = Remedy("use engine.execute(sql)", "use execute(sql)")
 _READ: Final = Remedy("use engine.subscribe(sql) or engine.query(sql)", "use subscribe(sql) or query(sql)")
 _TOGETHER: Final = "the rows of one batch are applied together, or none of them"

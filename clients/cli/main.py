@@ -102,6 +102,9 @@ _INSTEAD = {
     r"\bpublish\(new, \[.* await query\(sql\)\]\)": (
         '`hullcast query "SELECT * FROM old" --json | hullcast publish new --jsonl -`'
     ),
+    r"\bdelete\(table, \[.* await query\(.*\)\]\)": (
+        '`hullcast query "SELECT key FROM table WHERE .." --csv | hullcast delete table --file -`'
+    ),
     r'\bpublish\(\.\., nan="null"\)': "`hullcast publish --nan null`",
     r"\bsubscribe\(sql, \*values\)": "--param once for each `?`",
     r"\b(publish|delete|execute|subscribe|query|tables)\((?:table, rows|table, keys|sql)?\)": r"`hullcast \1`",

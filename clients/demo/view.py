@@ -305,7 +305,7 @@ class Summary:
         """What a line is about, and the line."""
         verdict = self.verdict
         gaps = verdict.resyncs["gap"] + verdict.resyncs["overflow"]
-        lost = f"nothing: {verdict.events:,} events, none missing, none twice"
+        lost = f"nothing: {verdict.events:,} events of the watched subscriptions, none missing, none twice"
         wrong = f"nothing: {verdict.final:,} final answers and {verdict.rebuilt:,} rebuilt from events equal SQLite's"
         if gaps:
             lost = f"{gaps:,} gaps in {verdict.events:,} events, each announced by a Resync"

@@ -511,7 +511,7 @@ class Client:
         subscription (`when_parameters` are for its `?`), and at each multiple of `every` (seconds, or a text such as
         "1h") by the server's clock. `when` may also be the name of a table or stream, or several (a text with commas,
         or a sequence): then they come whenever anything in these changes. With `at_most_every` changes share a result,
-        so that no more than one comes in that time; the last change is never left out. `answer` is a ResultRows.
+        so that no more than one run begins in that time; the last change is never left out. `answer` is a ResultRows.
         Between two events it stays as it was.
         """
         self._check_open()

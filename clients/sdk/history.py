@@ -13,7 +13,7 @@ from hullcast.network import compiled
 from hullcast.network.answers.named import QueryRows
 from hullcast.network.wire.bodies import MOST_TABLE_PARTS, ChangedRows, ReadChanges, ReadTable, RowsAsOf
 from hullcast.network.wire.columns import TextColumn
-from hullcast.network.wire.errors import BadFrame, BadSetting
+from hullcast.network.wire.errors import BadFrame, BadSetting, UsageError
 from hullcast.network.wire.value_columns import Nullable
 from hullcast.network.wire.values import rows_of
 
@@ -203,7 +203,10 @@ def _array(column: Values) -> NDArray[Any]:
 
 
 def _arrow(own: dict[str, Values], values: dict[str, Values]) -> Any:
-    import pyarrow as pa  # type: ignore[import-untyped]  # has no types
+    try:
+        import pyarrow as pa  # type: ignore[import-untyped]  # has no types
+    except ModuleNotFoundError:
+        raise UsageError("to_arrow() needs pyarrow; install it with pip install 'hullcast[arrow]'") from None
 
     columns = [*own.items(), *values.items()]  # a table may have columns of our names
     return pa.Table.from_arrays([_arrow_array(column) for _, column in columns], names=[name for name, _ in columns])

@@ -22,8 +22,13 @@ SEQ = "hullcast.seq"
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("hullcast")` known to a session. UsageError if the Python that runs it cannot import hullcast."""
-    from hullcast.clients.spark.source import HullcastSource
+    """Make `format("hullcast")` known to a session. UsageError if pyarrow is missing, or hullcast in Spark's."""
+    try:
+        from hullcast.clients.spark.source import HullcastSource
+    except ModuleNotFoundError as error:
+        if error.name != "pyarrow":
+            raise
+        raise UsageError("hullcast.spark needs pyarrow; install it with pip install 'hullcast[arrow]'") from None
 
     if not hasattr(spark, "sparkContext"):  # Spark Connect: the Python is the server's
         spark.dataSource.register(HullcastSource)

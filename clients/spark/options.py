@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +72,11 @@ class Options:
             if name.lower() in SPARKS_OWN:
                 continue
             if _bare(name) not in names:
-                hint = 'name the table with option("table", ..)' if name == "path" else f"options of {what} are"
-                listed = "" if name == "path" else " " + ", ".join(map(shown, (*known, *CONNECTION)))
-                raise BadSetting(f"option {name}", "(not shown)" if _SECRET.search(name) else value, hint + listed)
+                raise BadSetting(
+                    f"option {name}",
+                    "(not shown)" if _SECRET.search(name) else value,
+                    'name the table with option("table", ..)' if name == "path" else _choice(name, known, what),
+                )
             self._values[names[_bare(name)]] = value
 
     def access(self) -> Access:
@@ -163,6 +166,13 @@ def shown(name: str) -> str:
         return name
     first, *rest = name.split("_")
     return first + "".join(map(str.capitalize, rest))
+
+
+def _choice(name: str, known: tuple[str, ...], what: str) -> str:
+    """What might be meant by a name that is none of these."""
+    names = list(dict.fromkeys(map(shown, (*known, *CONNECTION))))  # reads and streams share some
+    near = get_close_matches(name, names, n=1)
+    return (f"did you mean {near[0]}? " if near else "") + f"options of {what} are {', '.join(names)}"
 
 
 def _number(text: str) -> int | None:

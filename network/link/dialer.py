@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -48,6 +49,7 @@ Argument = TypeVar("Argument")
 State = Literal["new", "up", "interrupted", "down", "stopped"]
 _LAST_WORDS_S: Final = 0.1  # how long a BYE may still go out after its socket was closed
 _STEADY_S: Final = 1.0  # a link that was up for so long has earned a retry at once
+_LASTING_S = 10.0  # a link that has been away for so long is worth a warning
 
 
 class ParentHandler(Protocol):
@@ -115,7 +117,7 @@ class Dialer:
         self._limits = limits or LinkLimits()
         self._context: Context = context or LinkContext.instance()
         self._role, self.name, self._id = role, name, id
-        self._whom = "server" if role == "client" else "parent"  # users of a client know no parents
+        self._whom = "address" if role == "client" else "parent"  # users of a client know no parents
         self.listen = listen
         self._random = random.Random()
         self._next = 0
@@ -132,6 +134,7 @@ class Dialer:
         self._up_at = self._attempted_at = 0.0
         self._failures, self._down_at = 0, 0.0  # since there was a link, and when that ended
         self._told: dict[str, tuple[str, Sparingly]] = {}  # why each address failed, as logged since then
+        self._warned = False  # that the link has been away for long
         self._is_there = False  # the parent's ZeroMQ has answered
         self._linger_s = 0.0
         self._attempts = self._fresh = self._resumed = self._interruptions = 0
@@ -398,7 +401,7 @@ class Dialer:
         """Log the end of a link, and failures: the first of each address, another reason, and one now and then."""
         again = {"next_try_s": round(pause_s, 2)}
         if was_up:
-            self._failures, self._down_at, self._told = 0, now, {}
+            self._failures, self._down_at, self._told, self._warned = 0, now, {}, False
             log.info("connection lost", extra=self._facts() | {"why": why} | again)
             return
         self._failures += 1
@@ -406,9 +409,12 @@ class Dialer:
         before, sparingly = self._told.get(address) or ("", Sparingly())
         sparingly = sparingly if why == before else Sparingly()
         self._told[address] = why, sparingly
-        if sparingly.due(now) is not None:
+        lasts = self._interruptions > 0 and now - self._down_at >= _LASTING_S
+        if sparingly.due(now) is not None or lasts > self._warned:
+            self._warned = lasts
             waited = {"attempts": self._failures, "for_s": round(now - self._down_at, 1)}
-            log.info("not connected", extra=self._facts() | {"why": why} | waited | again)
+            level = logging.WARNING if lasts else logging.INFO
+            log.log(level, "not connected", extra=self._facts() | {"why": why} | waited | again)
 
     def _facts(self) -> dict[str, object]:
         """Which link: for the log."""
@@ -538,7 +544,7 @@ class Dialer:
         self._cancel_timer()
         bond.session.pace(welcome.heartbeat_s, welcome.silence_s, now)
         self._await_tick(now)
-        log.info("connected", extra=self._facts() | {"resumed": welcome.resumed, "failed_attempts": self._failures})
+        log.info("connected", extra=self._facts() | {"failed_attempts": self._failures})
         self._mark()
         told = dict(welcome.extra) | {
             "number": welcome.number,
@@ -662,15 +668,18 @@ def _meaning(event: zmq.Event, value: int, *, encrypted: bool) -> str:
     """What the end of a connection says about the parent. Where one of us has no key, whoever notices first hangs up;
     if that is the parent, or if it cannot read what we say, all we see is an end in the middle of the handshake."""
     if event == zmq.Event.HANDSHAKE_FAILED_AUTH:
-        return "denied: the server refused our key: it is not in its allow list"
+        return "denied: the server refused our key: it is not in its allow list; ask the server's operator to add it"
     if event == zmq.Event.HANDSHAKE_FAILED_PROTOCOL and value == zmq.Event.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
         if encrypted:
-            return "denied: the server takes no keys; dial it without one"
+            return f"denied: the server takes no keys; leave them out ({_KEYS})"
         return f"denied: the server needs a key ({_KEYS})"
     if event == zmq.Event.HANDSHAKE_FAILED_NO_DETAIL:
         if encrypted:
-            return "it closed the connection during the handshake; is the server key the one of this server?"
-        return f"it closed the connection during the handshake; the server may need a key ({_KEYS})"
+            return (
+                "it closed the connection during the handshake; is the server key the one of this server? "
+                f"if it takes no keys, leave them out ({_KEYS})"
+            )
+        return f"it closed the connection during the handshake; the server is stopping, or it needs a key ({_KEYS})"
     if event == zmq.Event.CLOSED:
-        return "cannot connect; is the server running?"
+        return "cannot connect; is a server or node running there?"
     return f"connection {str(event.name).lower()}"

@@ -164,7 +164,7 @@ class Listener:
         self._tick_due = self._loop.time() + self._tick_s
         self._timer = self._loop.call_at(self._tick_due, self._tick)
 
-    async def stop(self, code: str = "leaving", text: str = "the parent stops") -> None:
+    async def stop(self, code: str = "leaving", text: str = "it stops") -> None:
         """Say BYE to all, give last words a moment, close everything. No handler is called any more."""
         if self._raw is None or self._stopping:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections import deque
 from itertools import islice
@@ -289,6 +290,7 @@ class Node:
 
     def on_up(self, welcome: Mapping[str, object], fresh: bool) -> None:
         self.attached = True
+        level = logging.WARNING if self._was_attached else logging.INFO  # it ends the warning of `on_down`
         if fresh:
             self._shares.clear()
             self._untold.clear()
@@ -299,7 +301,7 @@ class Node:
                 self.children.reset("moved", text, fresh_link=True)
             self._was_attached = True
             self._report()
-        log.info("attached", extra={"parent": self.dialer.endpoint, "fresh": fresh})
+        log.log(level, "attached", extra={"parent": self.dialer.endpoint, "fresh": fresh})
 
     def on_down(self, why: str) -> None:
         self.attached = False

@@ -429,7 +429,7 @@ class ConnectionLost(Unavailable):
     """The server cannot be reached at the moment."""
 
     reason: str
-    _says = "no connection to the server: {reason}; try again when it is reachable"
+    _says = "no connection to the server: {reason}"
 
 
 class TimedOut(Unavailable):

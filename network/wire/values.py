@@ -71,6 +71,8 @@ def rows_to_columns(rows: object, table: str = "", nan: Nan = "refuse") -> tuple
 
 def keys_to_column(keys: object, table: str = "") -> Values:
     """The column of one key, or of a list or array of them."""
+    if isinstance(keys, list) and keys and isinstance(keys[0], tuple):
+        raise BadBatch(table, "a row is not a key; pass [key for (key,) in rows], from a query of the key column alone")
     if is_column(keys):
         return _column("of keys", keys, table)
     if isinstance(keys, Mapping | set | frozenset) or made_by("pandas", keys, "DataFrame"):
@@ -78,7 +80,7 @@ def keys_to_column(keys: object, table: str = "") -> Values:
     return Mixed((keys if type(keys) in PLAIN else _scalar(keys),))
 
 
-KEYS_ONLY = "; delete takes keys, not conditions: find the keys with a query first"
+KEYS_ONLY = "; delete takes keys, not conditions: find the keys with a query first, and pass [key for (key,) in rows]"
 _CONDITION = re.compile(r'\s*"?[^\W\d]\w*"?\s*(=|<>|!=|<|>|\bin\b|\blike\b|\bbetween\b|\bis\b)\s*\S', re.IGNORECASE)
 
 

@@ -133,6 +133,39 @@ def test_exit_codes(
         assert capsys.readouterr().err == said
 
 
+WITHOUT_EXTRAS = """
+import sys
+for package in ("markdown_it", "matplotlib", "networkx", "pandas", "psutil", "pyarrow", "pyspark", "scipy"):
+    sys.modules[package] = None  # as where it is not installed
+import contextlib, hullcast
+from hullcast.clients.cli import main as cli
+from hullcast.clients.sdk.history import TablePart
+from hullcast.network.wire.bodies import RowsAsOf
+with contextlib.suppress(SystemExit):
+    cli.main(["bench", "live", "--help"])
+assert cli.main(["bench", "spark", "--quick"]) == cli.main(["bench", "streams", "--quick"]) == 2
+del sys.modules["pyspark"]  # who registers a source has it
+for call in (lambda: hullcast.spark.register(None), lambda: TablePart(RowsAsOf(1, None, {})).to_arrow()):
+    try:
+        call()
+    except hullcast.UsageError as error:
+        print(error, file=sys.stderr)
+"""
+
+
+def test_without_the_extras_each_thing_that_needs_one_says_how_to_install_it() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_EXTRAS], capture_output=True, text=True, check=False)
+    packages = "markdown_it, networkx, scipy, pyspark, pyarrow, pandas, matplotlib, psutil"
+    assert done.stderr.splitlines() == [
+        f"hullcast: bench spark needs {packages}; install them with pip install 'hullcast[sim]'",
+        f"hullcast: bench streams needs {packages}; install them with pip install 'hullcast[sim]'",
+        "hullcast.spark needs pyarrow; install it with pip install 'hullcast[arrow]'",
+        "to_arrow() needs pyarrow; install it with pip install 'hullcast[arrow]'",
+    ]
+    assert "usage: hullcast bench live" in done.stdout
+    assert done.returncode == 0
+
+
 def test_an_error_that_is_not_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "_load", lambda module: Failing(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError):

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
@@ -32,9 +32,14 @@ from hullcast.clients.cli.commands.connection import parameter
 from hullcast.clients.cli.commands.explain import in_words
 from hullcast.clients.cli.commands.operators import derived_in_words, drawn, missed_in_words
 from hullcast.clients.cli.commands.policy import counters_in_words, listed
+from hullcast.clients.cli.commands.publish import _refusal
 from hullcast.clients.cli.commands.query import in_words as worth_in_words
 from hullcast.clients.cli.commands.status import StatusSample, joins_shown, screen
+from hullcast.clients.cli.commands.subscribe import StandardOutput, _Links, _tell
 from hullcast.clients.cli.commands.telling import JsonTeller, TextTeller
+from hullcast.clients.cli.feeds.feeding import Stopped
+from hullcast.clients.cli.feeds.rows_in import ReadRows
+from hullcast.clients.cli.processes.running import announcer
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import configure
 from hullcast.network.answers.events import change_to
@@ -224,6 +229,8 @@ def test_what_rows_are_worth_is_said_in_two_lines() -> None:
     apart = replace(fresh, seq=None, tables={**current, "U": TableWorth(9, 0.0, 0)})
     assert worth_in_words(0, apart)[0] == "0 rows: T as of update 7, U as of update 9, current"
     assert worth_in_words(1, replace(fresh, tables={}, seq=None))[0] == "1 row"
+    view = {"SECTORS": replace(current["T"], promise_s=0.2, refresh_s=0.0)}
+    assert worth_in_words(1, replace(fresh, tables=view))[1] == "view SECTORS was up to date already"
 
 
 def test_the_policies_are_listed_with_that_in_force_and_its_counters() -> None:
@@ -266,6 +273,13 @@ def test_a_bad_cell_is_told_with_line_column_and_what_is_durable(shell: Shell) -
     said = shell("publish", shell.table, "--csv", shell.file(f"SYMBOL,RISK\n{good}X,oops\n"), "--batch", "100", code=2)
     assert "rows.csv line 252, column RISK: 'oops' is not a number; 200 rows are durable" in said
     assert shell("query", f"SELECT COUNT(*) FROM {shell.table}", "--csv") == "COUNT(*)\n200\n"
+
+
+def test_a_refused_batch_is_told_with_its_lines_and_of_one_line_with_that() -> None:
+    for lines, said in (([7], "rows.csv line 7: no table T"), ([7, 8, 9], "rows.csv line 7 to 9: no table T")):
+        stopped = Stopped((ReadRows("rows.csv", "csv", {}, lines),), 0, 0)
+        stopped.__cause__ = UnknownTable("T")
+        assert str(_refusal(stopped)).startswith(f"{said}; ")
 
 
 def test_what_the_server_refuses_is_told_with_its_line(shell: Shell) -> None:
@@ -348,7 +362,10 @@ def test_nobody_listening_is_told_soon(capsys: pytest.CaptureFixture[str]) -> No
         begun = time.monotonic()
         assert cli.main(["query", "SELECT 1", "--url", endpoint, "--timeout", "0.5"]) == 2
     assert time.monotonic() - begun < 10
-    assert f"no answer from {endpoint} after 0.5 s (cannot connect; is the server running?)" in capsys.readouterr().err
+    assert (
+        f"no answer from {endpoint} after 0.5 s (cannot connect; is a server or node running there?)"
+        in capsys.readouterr().err
+    )
 
 
 def test_plain_text_to_another_host_is_refused_with_the_options_that_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -476,6 +493,38 @@ def test_a_result_that_could_not_be_computed_is_told_as_such() -> None:
     assert (told["answer"], told["error"], told["fired"]) == (None, "no table T", 3)
     line = TextTeller(("N",), Console(file=io.StringIO())).event(change_to(4, failed))
     assert line.rstrip().endswith("seq 4  not run: no table T")
+
+
+async def test_what_comes_after_a_reconnection_is_printed_after_it(url: str) -> None:
+    """Also by whoever prints events, not only at the next look at the connection."""
+    written: list[str] = []
+
+    class Output:
+        async def write(self, text: str) -> None:
+            written.append(text)
+
+    async with asyncio.timeout(30), Client(configure(url)) as client:
+        await client.execute("CREATE TABLE RECONNECTED (K INTEGER PRIMARY KEY)")
+        links = _Links(client, teller := JsonTeller(("N",)))
+        assert links.news() == ""
+        async with client.subscribe("SELECT COUNT(*) FROM RECONNECTED") as sub:
+            client._line.dialer._lost("cut")
+            await client.publish("RECONNECTED", {"K": 1})
+            await _tell(sub, teller, cast(StandardOutput, Output()), links, 1)
+    told = [json.loads(line) for line in "".join(written).splitlines()]
+    assert [(one["event"], one.get("connected")) for one in told] == [
+        ("connection", False),
+        ("connection", True),
+        ("change", None),
+    ]
+
+
+@pytest.mark.parametrize(("name", "said"), [("server", "hullcast server ready"), ("db", "hullcast server db ready")])
+def test_a_process_says_its_name_where_that_says_more_than_what_it_is(
+    name: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    announcer(as_json=False)({"role": "server", "name": name, "endpoint": "tcp://a:1", "monitor": None})
+    assert capsys.readouterr().out == f"{said} at tcp://a:1\n"
 
 
 def test_a_reader_who_leaves_ends_it_without_another_event(shell: Shell) -> None:
@@ -627,13 +676,16 @@ def test_rates_and_lag_come_from_two_samples() -> None:
     (line,) = (line for line in text.splitlines() if line.strip().startswith("T  "))
     assert line.split() == ["T", "480", "20", "1.25", "s", "1.50", "1m", "3", "5.0", "MB"]
     now = sample(3.0, 500, 480, 1000)
+    now.status["log"]["checkpoints"] = 1
     console.print(screen(now, None, verbose=True))
-    assert "policy myopic (loads 7)" in console.export_text()
+    text = console.export_text()
+    assert "policy myopic (loads 7)" in text
+    assert "free on its disk, 1 checkpoint, history" in text
     now.status["channels"][0]["name"] = "SELECT SECTOR, AVERAGE_OF_ALL FROM CUSTOMERS OVER PRICE BY SECTOR"
     narrow = Console(width=80, record=True, file=io.StringIO())
     narrow.print(screen(now, None))
     words = set(narrow.export_text().split())
-    assert words >= {"AVERAGE_OF_ALL", "CUSTOMERS", "loaded", "queries", "channel", "ignorable", "stretch"}, words
+    assert words >= {"AVERAGE_OF_ALL", "CUSTOMERS", "loaded", "queries", "channel", "nothing", "stretch"}, words
 
 
 def test_a_synthetic_market_is_replayed_at_its_rate(shell: Shell) -> None:
@@ -707,6 +759,16 @@ def test_statements_and_keys_that_are_wrong_are_told_with_what_helps(shell: Shel
     assert shell("execute", "DROP TABLE IF EXISTS NUMBERED") == "there is no table NUMBERED\n"
 
 
+def test_rows_are_deleted_by_a_condition_as_the_refusal_of_delete_says(shell: Shell) -> None:
+    said = shell("execute", f"DELETE FROM {shell.table} WHERE RISK > 1", code=2)
+    typed = '`hullcast query "SELECT key FROM table WHERE .." --csv | hullcast delete table --file -`'
+    assert said == f"hullcast: DELETE is not supported; use `hullcast delete`; by a condition, {typed}\n"
+    shell("publish", shell.table, "--csv", shell.file('symbol,risk\n"a, ""b""",1\nc,2\nSYMBOL,3\n'))
+    found = shell("query", f"SELECT SYMBOL FROM {shell.table} WHERE RISK <> 2 ORDER BY RISK", "--csv")
+    assert "deleted 2 rows, last seq" in shell("delete", shell.table, "--file", shell.file(found, "keys.csv"))
+    assert shell("query", f"SELECT SYMBOL FROM {shell.table}", "--csv") == "SYMBOL\nc\n"
+
+
 @pytest.mark.parametrize("command", ["query", "subscribe", "explain"])
 def test_values_behind_the_statement_are_refused_with_how_they_are_given(
     command: str, capsys: pytest.CaptureFixture[str]
@@ -714,6 +776,13 @@ def test_values_behind_the_statement_are_refused_with_how_they_are_given(
     with pytest.raises(SystemExit):
         cli.main([command, "SELECT MIN(PER) FROM T WHERE RISK BETWEEN ? AND ?", "-5", "5", "--timeout", "1"])
     assert "--param=-5 --param=5" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main([command, "SELECT", "COUNT", "FROM", "STOCK"])
+    said = capsys.readouterr().err
+    assert said.endswith(f'error: put the statement in quotes: hullcast {command} "SELECT ..."\n')
+    with pytest.raises(SystemExit):
+        cli.main([command])
+    assert capsys.readouterr().err.endswith("error: the following arguments are required: SELECT\n")
 
 
 def test_a_stream_is_created_fed_replayed_and_shown(shell: Shell) -> None:

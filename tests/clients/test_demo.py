@@ -357,7 +357,7 @@ def test_the_last_lines_say_what_was_killed_and_lost_and_what_it_took() -> None:
         "10,000 updates in 0 s to 30,010 SQL subscriptions, 24 clients, 4 gateways",
         "",
         "killed  gateway-1 (kill -9) after 20.0 s; its 6 clients and the publisher were back within 40 ms",
-        "lost    nothing: 9 events, none missing, none twice",
+        "lost    nothing: 9 events of the watched subscriptions, none missing, none twice",
         "wrong   nothing: 30,010 final answers and 50,000 rebuilt from events equal SQLite's",
         "",
         "                                           bytes            CPU",

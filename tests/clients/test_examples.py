@@ -144,7 +144,7 @@ async def test_the_examples_run_on_a_cluster_one_of_whose_gateways_dies() -> Non
             assert sum(witness.others for witness in witnesses) > 0
             code, out, error = await ended(nobody)
             assert (code, out) == (2, "")
-            assert re.fullmatch(rf"merchants: no connection .*{NOBODY}.*is the server running.*\n", error)
+            assert re.fullmatch(rf"merchants: no connection .*{NOBODY}.*is a server or node running there.*\n", error)
     finally:
         await cluster.stop()
 

@@ -17,6 +17,7 @@ from hullcast.broker.server.service import Server
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.clients.cli.commands.serving import configure_logs
 from hullcast.clients.sdk.testing import serving
+from hullcast.network.link import dialer
 from hullcast.network.security.rights import Rights
 from hullcast.network.wire.logs import logger
 from tests.support.cluster import PATIENCE_S, wait_for
@@ -49,8 +50,8 @@ async def test_a_client_that_finds_no_server_says_where_and_why_and_what_it_does
     assert len(lines) == 2, "once for each address"
     for line, address in zip(lines, ("127.0.0.1", "localhost"), strict=True):
         assert re.fullmatch(
-            rf"INFO:hullcast\.network\.link\.dialer:not connected server=tcp://{address}:1 client=desk "
-            r'why="cannot connect; is the server running\?" attempts=\d for_s=[\d.]+ next_try_s=[\d.]+',
+            rf"INFO:hullcast\.network\.link\.dialer:not connected address=tcp://{address}:1 client=desk "
+            r'why="cannot connect; is a server or node running there\?" attempts=\d for_s=[\d.]+ next_try_s=[\d.]+',
             line,
         )
 
@@ -71,7 +72,24 @@ async def test_a_client_logs_which_connection_was_lost_and_which_subscription_ov
     text = stream.getvalue()
     (overflow,) = [line for line in text.splitlines() if "overflowed" in line]
     assert overflow.endswith('overflowed and ended sql="SELECT K FROM T WHERE X > ?" parameters=(3,) buffer=2')
-    assert re.search(rf"connection lost server={service.endpoint} client=desk why=.+ next_try_s=0", text)
+    assert re.search(rf"connection lost address={service.endpoint} client=desk why=.+ next_try_s=0", text)
+
+
+async def test_a_connection_that_stays_away_is_a_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialer, "_LASTING_S", 0.05)
+    service = Server(ServerSettings(listen="tcp://127.0.0.1:0"), Rights.everything())
+    async with asyncio.timeout(PATIENCE_S), AsyncExitStack() as stack:
+        async with serving(service):
+            await stack.enter_async_context(hullcast.connect(service.endpoint, name="desk"))
+
+        def warnings() -> list[str]:
+            lines = (line for line in caplog.records if line.name == dialer.__name__)
+            return [line.getMessage() for line in lines if line.levelno == logging.WARNING]
+
+        await wait_for(lambda: bool(warnings()), "it is said at the default level")
+    assert warnings()[0].startswith(f"not connected address={service.endpoint} client=desk why=")
 
 
 async def test_a_callback_that_always_fails_does_not_fill_the_log() -> None:

@@ -9,7 +9,15 @@ import pytest
 
 from hullcast.clients.sdk.client import Client
 from hullcast.network.answers.events import Change
-from hullcast.network.wire.errors import BadValue, DuplicateTable, HullcastError, SqlError, TableInUse, UnknownTable
+from hullcast.network.wire.errors import (
+    BadBatch,
+    BadValue,
+    DuplicateTable,
+    HullcastError,
+    SqlError,
+    TableInUse,
+    UnknownTable,
+)
 from tests.support.cluster import PATIENCE_S, TaskMember, cluster, wait_for
 
 CREATE = "CREATE TABLE IF NOT EXISTS T (K INTEGER PRIMARY KEY, V REAL)"
@@ -112,7 +120,10 @@ async def test_errors_name_the_calls_that_clients_have() -> None:
             assert str(caught.value) == "INSERT is not supported; use publish(table, rows)"
             with pytest.raises(SqlError) as caught:
                 await call("DELETE FROM T")
-            assert str(caught.value) == "DELETE is not supported; use delete(table, keys)"
+            assert str(caught.value) == (
+                "DELETE is not supported; use delete(table, keys); by a condition, "
+                'delete(table, [key for (key,) in await query("SELECT key FROM table WHERE ..")])'
+            )
         for call in calls[1:]:
             with pytest.raises(SqlError) as caught:
                 await call("DROP TABLE T")
@@ -162,6 +173,9 @@ async def test_a_condition_in_place_of_a_key_gets_a_hint(caplog: pytest.LogCaptu
         await client.publish("U", [{"K": "V = 3"}, {"K": "a"}])
         with pytest.raises(BadValue, match="got str 'V > 3'; delete takes keys, not conditions: find the keys with a"):
             await client.delete("T", "V > 3")
+        with pytest.raises(BadBatch, match=r"a row is not a key; pass \[key for \(key,\) in rows\], from a query of"):
+            await client.delete("U", await client.query("SELECT K FROM U"))
+        assert await client.query("SELECT COUNT(*) FROM U") == [(2,)]
         with pytest.raises(BadValue, match="got str 'x'; nothing was applied"):
             await client.delete("T", "x")
         assert (await client.delete("U", "V = 3")).deleted == 1

@@ -344,7 +344,7 @@ async def test_the_next_parent_takes_over_when_one_stops(scheme: str) -> None:
             await listener.stop()
             await wait_until(lambda: len(child.ups) == 2)
             assert dialer.endpoint == other.endpoint
-            assert child.downs == ["leaving: the parent stops"]
+            assert child.downs == ["leaving: it stops"]
             assert child.ups[1][1]
             dialer.send(b"here now")
             await wait_until(lambda: other_parent.frames == [b"here now"])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket as sockets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from hullcast.network.link.listener import Listener
 from hullcast.network.link.peer import Peer
@@ -34,6 +36,7 @@ from hullcast.network.wire.frames import (
     decode,
     encode,
 )
+from hullcast.network.wire.logs import event_of
 from tests.support.links import QUICK, Parent, running_dialer, running_listener, wait_until
 
 LINK = LinkSettings(heartbeat_s=0.1, silence_s=1.5)
@@ -299,7 +302,7 @@ async def test_a_node_passes_on_the_bytes_that_came() -> None:
         assert child.frames[1] == received
 
 
-async def test_a_directory_with_an_endpoint_that_is_none_ends_no_node() -> None:
+async def test_a_directory_with_an_endpoint_that_is_none_ends_no_node(caplog: pytest.LogCaptureFixture) -> None:
     async with (
         running_listener(limits=QUICK) as (above, parent),
         running_node(above.endpoint) as node,
@@ -312,6 +315,8 @@ async def test_a_directory_with_an_endpoint_that_is_none_ends_no_node() -> None:
         assert node.dialer.endpoints == (above.endpoint,)
         parent.joined[0].send(encode(Directory(bytes(16), ((b"s" * 16, "tcp://nowhere"), (node.id, "")), ())))
         await wait_until(lambda: node.reattached == 1)  # a ring, and the server's endpoint is of no use
+        told = [event_of(line) for line in caplog.records if line.levelno == logging.WARNING]
+        assert told[-2:] == ["parent lost", "attached"], "at the level of `hullcast up`"
 
 
 async def test_groups_that_went_are_told_of_together_and_wait_while_the_way_up_is_full() -> None:

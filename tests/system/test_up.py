@@ -112,6 +112,16 @@ async def test_a_cluster_whose_server_dies_ends_with_an_error() -> None:
         assert running() == []
 
 
+async def test_a_port_that_is_taken_is_said_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with up("--listen", f"tcp://127.0.0.1:{taken.getsockname()[1]}", "--nodes", "0") as process:
+            code, _, errors = await ended(process)
+    assert code == 2
+    assert len(errors.splitlines()) == 1, errors
+
+
 async def test_a_cluster_can_be_stopped_while_it_starts() -> None:
     with up("--json") as process:
         await wait_until(lambda: len(running()) == 2)
@@ -157,6 +167,7 @@ async def test_the_steps_of_the_readme_follow_each_other_and_can_be_repeated() -
     assert [command.split()[1] for command in commands] == ["replay", "query", "query", "subscribe", "execute", "query"]
     with up() as process:
         hint = await said(process)
+        assert "Rows are in a temporary folder, which is removed at the end; `--data DIR` keeps them." in hint
         server = next(word for word in hint.split() if word.startswith("tcp://"))
         tried = [line for line in hint.splitlines() if "hullcast" in line and "--url" in line]
         assert [line.split("hullcast")[1].split()[0] for line in tried] == ["execute", "subscribe", "publish"]

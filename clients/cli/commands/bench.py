@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hullcast.clients.cli.commands.arguments import whole
 from hullcast.clients.cli.commands.progress import bar
+from hullcast.clients.cli.commands.sim import ON_SPARK, check_installed
 from hullcast.clients.cli.commands.warm import warm_with_bar
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim import XIE
@@ -36,17 +37,7 @@ from hullcast.sim.bench.peers.measure import run_peers
 from hullcast.sim.bench.peers.measure import steps as peer_steps
 from hullcast.sim.bench.peers.report import show_peers
 from hullcast.sim.bench.report import show, show_covers
-from hullcast.sim.bench.spark_source import FULL_ROWS, QUICK_ROWS, run_source, show_source
-from hullcast.sim.bench.spark_source import STEPS as SOURCE_STEPS
-from hullcast.sim.bench.streams.figures import draw_streams
-from hullcast.sim.bench.streams.report import (
-    FULL_STREAMS,
-    QUICK_STREAMS,
-    STREAM_SECTIONS,
-    run_streams,
-    show_streams,
-    stream_steps,
-)
+from hullcast.sim.bench.streams import STREAM_SECTIONS
 from hullcast.sim.bench.views.figures import draw_views
 from hullcast.sim.bench.views.report import (
     FULL_VIEWS,
@@ -295,6 +286,16 @@ def _views(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _streams(arguments: argparse.Namespace, console: Console) -> int:
+    check_installed("bench streams", ON_SPARK)  # its load is that of a study
+    from hullcast.sim.bench.streams.figures import draw_streams
+    from hullcast.sim.bench.streams.report import (
+        FULL_STREAMS,
+        QUICK_STREAMS,
+        run_streams,
+        show_streams,
+        stream_steps,
+    )
+
     if arguments.json is not None:
         pyplot()  # better said before measuring than after
     warm_with_bar(console)
@@ -394,6 +395,10 @@ def _idle(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _spark(arguments: argparse.Namespace, console: Console) -> int:
+    check_installed("bench spark", ON_SPARK)
+    from hullcast.sim.bench.spark_source import FULL_ROWS, QUICK_ROWS, run_source, show_source
+    from hullcast.sim.bench.spark_source import STEPS as SOURCE_STEPS
+
     warm_with_bar(console)
     with bar(console, SOURCE_STEPS) as tick:
         report = run_source(QUICK_ROWS if arguments.quick else FULL_ROWS, tick)

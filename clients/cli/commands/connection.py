@@ -53,7 +53,8 @@ def add_connection_arguments(parser: argparse.ArgumentParser, json_help: str = "
 def add_sql_arguments(parser: argparse.ArgumentParser) -> None:
     """A SELECT and the values of its placeholders."""
     parser.add_argument("sql", metavar="SELECT", help="the statement, in quotes; `?` are placeholders")
-    parser.add_argument("misplaced", nargs="*", action=_Misplaced, help=argparse.SUPPRESS)
+    behind = parser.add_argument("misplaced", nargs="*", action=_Misplaced, help=argparse.SUPPRESS)
+    behind.required = False  # or the error without a statement names it, too
     parser.set_defaults(parameters=[])
     parser.add_argument(
         "--param",
@@ -105,7 +106,7 @@ def add_trigger_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at-most-every",
         metavar="TIME",
-        help="let changes of --when share a result, so that no more than one comes in this time, as 100ms",
+        help="let changes of --when share a result, so that the SELECT is run at most once in this time, as 100ms",
     )
 
 
@@ -115,10 +116,13 @@ def trigger_of(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 class _Misplaced(argparse.Action):
-    """Values behind the statement, where they seem to belong: say how they are given."""
+    """Words behind the statement: it is not in quotes, or they are values, where they seem to belong."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: object, *_: object) -> None:
         if isinstance(values, list) and values:
+            first = getattr(namespace, "sql", "")
+            if len(first.split()) == 1:
+                parser.error(f'put the statement in quotes: hullcast {parser.prog.split()[-1]} "{first} ..."')
             flags = " ".join(f"--param={value}" for value in values)
             parser.error(f"the values of `?` are given with --param, and the statement is in quotes; try {flags}")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import islice
+import csv
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from hullcast.clients.cli.commands.arguments import whole
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from hullcast.clients.cli.feeds.rows_typed import TableShape
 
 
+_FILE = (
+    "keys, one per line; `-` is standard input. A first line that is the key column's name is skipped: "
+    '`hullcast query "SELECT key FROM t WHERE .." --csv | hullcast delete t --file -` deletes by a condition'
+)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
@@ -32,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Exit code 0 if all deletes were durable, 2 if not. Put a key that begins with a minus after `--`."
     parser.add_argument("table", metavar="TABLE", help="the table; upper and lower case are the same")
     parser.add_argument("keys", nargs="*", metavar="KEY", help="a primary key")
-    parser.add_argument("--file", metavar="FILE", help="keys, one per line; `-` is standard input")
+    parser.add_argument("--file", metavar="FILE", help=_FILE)
     parser.add_argument("--batch", type=whole(1), default=1000, metavar="N", help="keys in a batch (default 1000)")
     add_connection_arguments(parser, "print the summary as JSON: table, keys, rows, seq")
 
@@ -73,7 +80,7 @@ async def _delete(
 ) -> str:
     async with connected(arguments) as client:
         table = find_table(await client.tables(), arguments.table)
-        texts = _texts(arguments.keys) if source is None else _lines(source)
+        texts = _texts(arguments.keys) if source is None else _lines(source, table.key)
 
         async def send(keys: list[Any]) -> Receipt:
             receipts.append(await client.delete(table.name, keys))
@@ -93,10 +100,14 @@ def _texts(keys: list[str]) -> Iterator[tuple[str, str]]:
         yield f"key {number}", key
 
 
-def _lines(source: Source) -> Iterator[tuple[str, str]]:
-    """Each line that is not empty, and where it is."""
-    for line in source:
-        key = line.rstrip("\r\n")
+def _lines(source: Source, column: str) -> Iterator[tuple[str, str]]:
+    """Each line that is not empty, and where it is; of a CSV of the key column with its header, each value."""
+    first = next(source, "")
+    if first.strip().casefold() == column.casefold():
+        keys = (row[0] for row in csv.reader(source) if row)
+    else:
+        keys = (line.rstrip("\r\n") for line in chain((first,), source))
+    for key in keys:
         if key:
             yield f"{source.name} line {source.line}", key
 

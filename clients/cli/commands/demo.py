@@ -130,6 +130,6 @@ def _teller(console: Console) -> Callable[[Notice], None]:
 
     def tell(notice: Notice) -> None:
         if "compiling" in notice.text:
-            console.print(f"{notice.name} is compiling kernels (first run only, cached) ..")
+            console.print(f"{notice.name} is compiling kernels of its own (first run only, cached) ..")
 
     return tell

@@ -121,7 +121,7 @@ def _views(views: dict[str, Any]) -> list[tuple[str, str]]:
             lines.append((f"cost of {table}", each))
         if kept["changes"]:
             so_far = f"{1e6 * kept['spent_s'] / kept['changes']:,.1f} us a change"
-            if kept["expected_s"]:
+            if kept["expected_s"] and kept["naive_s"]:
                 so_far += f"; refreshing all tables at the limit would take {_times(kept)} that"
             lines.append(("so far", so_far))
     return lines

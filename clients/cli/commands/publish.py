@@ -157,7 +157,8 @@ def _refusal(stopped: Stopped) -> HullcastError:
     if isinstance(error, BadValue) and 0 <= error.row < len(batch):
         what = f"{batch.place(error.row, error.column)}: {error.reason}"
     elif isinstance(error, HullcastError):
-        what = f"{batch.place(0)} to {batch.lines[-1]}: {error}"
+        last = f" to {batch.lines[-1]}" if len(batch) > 1 else ""
+        what = f"{batch.place(0)}{last}: {error}"
     else:
         raise stopped
     text = f"{what}; {_durable(stopped.before)}"

@@ -195,6 +195,8 @@ def in_words(count: int, worth: QueryWorth) -> list[str]:
 def _view_in_words(name: str, worth: TableWorth) -> str:
     assert worth.promise_s is not None
     took_s = worth.refresh_s or 0.0
+    if not took_s:
+        return f"view {name} was up to date already"
     kept = "within" if took_s <= worth.promise_s else "later than"
     return f"view {name} was up to date after {time_shown(took_s)}, {kept} the promised {time_shown(worth.promise_s)}"
 

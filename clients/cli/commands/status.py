@@ -170,7 +170,8 @@ def _server(now: StatusSample, before: StatusSample | None) -> Text:
         kept = "rows in memory only, no commit log"
     else:
         kept = f"commit log {size(log['written_bytes'])} written, {size(log['pending_bytes'])} not yet on disk"
-        kept += f", {size(log['free_bytes'])} free on its disk, {log['checkpoints']} checkpoints"
+        checkpoints = f"{log['checkpoints']} checkpoint{'' if log['checkpoints'] == 1 else 's'}"
+        kept += f", {size(log['free_bytes'])} free on its disk, {checkpoints}"
         kept += f", history readable from update {log['readable_from']:,} on"
     retention = f"{size(status['retention_bytes'])} kept for clients that reconnect"
     refused = f", {status['refused']:,} requests refused" if status["refused"] else ""
@@ -444,7 +445,7 @@ def _conditionals(known: Mapping[str, Any]) -> list[RenderableType]:
 
 def _channels(now: StatusSample, before: StatusSample | None) -> Table:
     then = {channel["number"]: channel for channel in before.status["channels"]} if before is not None else {}
-    table = _figures("channel", "updates", "messages", "per update", "per second", "ignorable")
+    table = _figures("channel", "updates", "messages", "per update", "per second", "change nothing")
     for channel in sorted(now.status["channels"], key=lambda channel: -channel["messages"]):
         updates, messages = channel["updates"], channel["messages"]
         earlier = then.get(channel["number"])

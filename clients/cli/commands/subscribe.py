@@ -143,9 +143,10 @@ async def _listen(
     stop: asyncio.Event,
 ) -> None:
     """Print events until there were enough of them, or a stop was asked for."""
+    links = _Links(client, teller)
     tasks = [
-        asyncio.create_task(_tell(subscription, teller, output, arguments.count), name="subscribe.tell"),
-        asyncio.create_task(_watch(client, teller, output), name="subscribe.watch"),
+        asyncio.create_task(_tell(subscription, teller, output, links, arguments.count), name="subscribe.tell"),
+        asyncio.create_task(_watch(links, output), name="subscribe.watch"),
         asyncio.create_task(_wait(stop), name="subscribe.stop"),
         asyncio.create_task(_wait(output.gone), name="subscribe.gone"),
     ]
@@ -173,37 +174,51 @@ async def _wait(event: asyncio.Event) -> None:
     await event.wait()
 
 
-async def _tell(subscription: Subscription, teller: Teller, output: StandardOutput, count: int | None) -> None:
+async def _tell(
+    subscription: Subscription, teller: Teller, output: StandardOutput, links: _Links, count: int | None
+) -> None:
     left = sys.maxsize if count is None else count
     async for event in subscription:
         lines = [teller.event(event)]
         while len(lines) < min(AT_ONCE, left) and (more := subscription.take_nowait()) is not None:
             lines.append(teller.event(more))
         left -= len(lines)
-        await output.write("".join(lines))
+        await output.write(links.news() + "".join(lines))  # what comes after a reconnection is printed after it
         if not left:
             return
 
 
-async def _watch(client: Client, teller: Teller, output: StandardOutput) -> None:
-    """Print when the connection is lost and made again; also when both happened between two looks."""
-    was, links = True, _links(client)
+async def _watch(links: _Links, output: StandardOutput) -> None:
+    """Print what becomes of the connection while no event comes."""
     while True:
         await asyncio.sleep(LOOK_S)
-        now, count = client.connected, _links(client)
-        if was and (not now or count > links):
-            await output.write(teller.connection(connected=False))
-            was = False
-        if now and not was:
-            await output.write(teller.connection(connected=True))
-            was = True
-        links = count
+        if news := links.news():
+            await output.write(news)
 
 
-def _links(client: Client) -> int:
-    """How often a connection was made, or made again."""
-    link = client.statistics().link
-    return link.fresh + link.resumed
+class _Links:
+    """Tells when the connection was lost and made again; also when both happened between two looks."""
+
+    def __init__(self, client: Client, teller: Teller) -> None:
+        self._client, self._teller = client, teller
+        self._was, self._made = True, self._count()
+
+    def news(self) -> str:
+        """The lines since the last look."""
+        now, made, text = self._client.connected, self._count(), ""
+        if self._was and (not now or made > self._made):
+            text += self._teller.connection(connected=False)
+            self._was = False
+        if now and not self._was:
+            text += self._teller.connection(connected=True)
+            self._was = True
+        self._made = made
+        return text
+
+    def _count(self) -> int:
+        """How often a connection was made, or made again."""
+        link = self._client.statistics().link
+        return link.fresh + link.resumed
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.clients.cli.commands.arguments import whole
-from hullcast.clients.cli.processes.cluster import Cluster, Layout
+from hullcast.clients.cli.processes.cluster import SERVER, Cluster, Layout
 from hullcast.clients.sdk.connecting import DEFAULT_URL
 from hullcast.network.link.endpoints import parse_endpoint
 from hullcast.network.settings.common import LEVELS
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         log_level=arguments.log_level,
     )
     try:
-        return asyncio.run(_run(layout, arguments.json, console))
+        return asyncio.run(_run(layout, folder is None, arguments.json, console))
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -98,8 +98,10 @@ def _gateways_from(listen: str) -> int:
     return port + 1 if port else 0
 
 
-async def _run(layout: Layout, as_json: bool, console: Console) -> int:
+async def _run(layout: Layout, keeps: bool, as_json: bool, console: Console) -> int:
     def tell(notice: Notice) -> None:
+        if notice.is_log and notice.name == SERVER and notice.text.startswith("hullcast: "):
+            return  # its last words: `up` ends with them, too
         if notice.is_log:
             sys.stderr.write(f"[{notice.name}] {notice.text}\n")
         elif as_json:
@@ -115,7 +117,7 @@ async def _run(layout: Layout, as_json: bool, console: Console) -> int:
         loop.add_signal_handler(number, stop.set)
     if not as_json:
         console.print(f"starting a server and {layout.nodes} nodes ..")
-    running = asyncio.create_task(_live(cluster, as_json, console), name="up.cluster")
+    running = asyncio.create_task(_live(cluster, keeps, as_json, console), name="up.cluster")
     asked = asyncio.create_task(stop.wait(), name="up.stop")
     try:
         await asyncio.wait((running, asked), return_when=asyncio.FIRST_COMPLETED)
@@ -131,12 +133,12 @@ async def _run(layout: Layout, as_json: bool, console: Console) -> int:
     return 0
 
 
-async def _live(cluster: Cluster, as_json: bool, console: Console) -> None:
+async def _live(cluster: Cluster, keeps: bool, as_json: bool, console: Console) -> None:
     await cluster.start()
     if as_json:
         _out(_facts(cluster))
     else:
-        console.print(_welcome(cluster), markup=False, soft_wrap=True)
+        console.print(_welcome(cluster, keeps), markup=False, soft_wrap=True)
     await cluster.watch()
 
 
@@ -157,10 +159,11 @@ def _out(facts: dict[str, object]) -> None:
     sys.stdout.flush()
 
 
-def _welcome(cluster: Cluster) -> str:
+def _welcome(cluster: Cluster, keeps: bool) -> str:
     at = cluster.server.endpoint
     lines = [f"  {child.name:<10} {_place(child)}" for child in (cluster.server, *cluster.nodes)]
     url = "" if at == DEFAULT_URL else f" --url {at}"
+    lines.append(_KEPT.format(cluster.layout.data) if keeps else _REMOVED)
     return "\n".join((*lines, "", _TRY.format(at=at, url=url, create=_CREATE)))
 
 
@@ -170,6 +173,9 @@ def _place(child: Child) -> str:
 
 #: As in the README and in `clients/demo/stocks.py`, so that one may go on with what another began.
 _CREATE = "CREATE TABLE IF NOT EXISTS STOCK (SYMBOL TEXT PRIMARY KEY, SECTOR TEXT, RISK REAL, RECO REAL, PER REAL)"
+
+_KEPT = "Rows are kept in {}."
+_REMOVED = "Rows are in a temporary folder, which is removed at the end; `--data DIR` keeps them."
 
 _TRY = """Clients may connect to any of them. Try this in other terminals (Ctrl-C here ends everything):
 

@@ -336,7 +336,8 @@ def announcer(*, as_json: bool, text: str = "") -> Callable[[dict[str, object]],
 
     def announce(facts: dict[str, object]) -> None:
         monitor = f", monitor {facts['monitor']}" if facts["monitor"] else ""
-        line = f"hullcast {facts['role']} {facts['name']} ready at {facts['endpoint']}{text}{monitor}"
+        name = "" if facts["name"] == facts["role"] else f" {facts['name']}"
+        line = f"hullcast {facts['role']}{name} ready at {facts['endpoint']}{text}{monitor}"
         sys.stdout.write((json.dumps(facts) if as_json else line) + "\n")
         sys.stdout.flush()
 

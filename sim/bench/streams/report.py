@@ -12,6 +12,7 @@ from rich.console import Console
 from hullcast.broker.streams.memory.bounded_join import KeepBy
 from hullcast.broker.streams.runner import MICRO_BATCH
 from hullcast.sim.bench.sections import Tick, machine_and_others, show_sections, wanted_sections
+from hullcast.sim.bench.streams import STREAM_SECTIONS
 from hullcast.sim.bench.streams.bursts import RIVALS, BurstSection, bursts
 from hullcast.sim.bench.streams.engine import (
     ALL_KEPT,
@@ -43,17 +44,6 @@ PATH_S, JOIN_S, FILTERED_S = 500_000.0, 100_000.0, 100_000.0
 DECISION_US = 1.0
 OVERHEAD = 0.03
 LESS_MEMORY = 2.0
-
-#: The sections, in order, and what each one shows.
-STREAM_SECTIONS = {
-    "path": "tuples a second through three operators, in the engine, beside NumPy",
-    "join": "tuples a second through window joins, in the engine, with and without bounded memory",
-    "decisions": "what it takes to decide which tuple a bounded join drops, by policy",
-    "scheduling": "the part of the time that is spent on deciding which operator runs, by policy",
-    "bursts": "peak queue memory of four operators, by policy, beside the simulator",
-    "filters": "tuples a second to 10,000 filters in four client processes, beside a table",
-    "derived": "a join of two streams in a server: throughput, latency, and what the push path notices",
-}
 
 
 @dataclass(frozen=True, slots=True)

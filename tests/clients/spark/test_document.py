@@ -16,7 +16,7 @@ import hullcast
 from hullcast.clients.cli.processes.child import start
 from hullcast.clients.sdk.blocking import LoopThread
 from hullcast.clients.spark import options
-from hullcast.network.wire.errors import UsageError
+from hullcast.network.wire.errors import BadSetting, UsageError
 from tests.support.cluster import PATIENCE_S
 from tests.support.documents import section, text_of
 from tests.support.processes import ANYWHERE
@@ -86,6 +86,14 @@ def test_a_chosen_python_that_cannot_run_the_source_is_refused_in_a_sentence(
     monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "none"))
     with pytest.raises(UsageError, match="No such file"):
         hullcast.spark.register(spark)
+
+
+def test_an_unknown_option_gets_the_one_that_was_meant_and_all_there_are_once() -> None:
+    with pytest.raises(BadSetting) as refused:
+        options.Options({"sequ": "7"}, (*options.READ, *options.STREAM), "a read")
+    said = str(refused.value)
+    assert "did you mean seq? options of a read are table, seq, changes, " in said
+    assert said.count("partitions") == said.count("changes") == 1
 
 
 def test_the_page_lists_each_option_once_with_what_takes_it() -> None:

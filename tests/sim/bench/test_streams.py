@@ -16,6 +16,7 @@ from hullcast.broker.streams.memory.bounded_join import BoundedJoin, JoinWindow
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.engine import write_json
+from hullcast.sim.bench.streams import STREAM_SECTIONS
 from hullcast.sim.bench.streams.bursts import (
     CHART,
     GROUP,
@@ -47,7 +48,6 @@ from hullcast.sim.bench.streams.memory import DECISION_STREAMS, decisions, drawn
 from hullcast.sim.bench.streams.report import (
     FULL_STREAMS,
     QUICK_STREAMS,
-    STREAM_SECTIONS,
     StreamBenchReport,
     StreamBenchSettings,
     _of_bursts,

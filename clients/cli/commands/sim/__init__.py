@@ -13,6 +13,7 @@ from hullcast.sim.experiments.studies import studies
 if TYPE_CHECKING:
     import argparse
     import datetime
+    from collections.abc import Iterable
 
     from rich.console import Console
 
@@ -125,12 +126,17 @@ def columns_from(arguments: argparse.Namespace) -> tuple[str, ...]:
     return () if arguments.columns is None else columns_of(arguments.columns)
 
 
+def check_installed(command: str, packages: Iterable[str]) -> None:
+    """UsageError with how to install them, if one is missing."""
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        raise UsageError(f"{command} needs {', '.join(missing)}; install them with pip install 'hullcast[sim]'")
+
+
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the simulation that is asked for."""
     name = arguments.simulation + (f" {arguments.kind}" if arguments.simulation == "trace" else "")
-    missing = [package for package in NEEDED[name] if find_spec(package) is None]
-    if missing:
-        raise UsageError(f"sim {name} needs {', '.join(missing)}; install them with pip install 'hullcast[sim]'")
+    check_installed(f"sim {name}", NEEDED[name])
     modules = {name: module for name, _, module in SIMULATIONS}
     code: int = import_module(modules[arguments.simulation]).run(arguments, console)
     return code
