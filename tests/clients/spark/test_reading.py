@@ -98,7 +98,7 @@ def test_a_range_of_the_history_has_every_change_once_in_any_number_of_partition
         ({"partitions": "1000000000"}, "option partitions = '1000000000': must be a whole number from 1 to 65536"),
         ({"seq": "9" * 5000}, "must be a whole number, 0 or more"),
         ({"changes": "true", "after": "999999999"}, "option after = 999999999: the last update on the server's disk"),
-        ({"secretKey": "abc"}, "option secretkey = '(not shown)': options of a read are"),
+        ({"secretKey": "abc"}, "option secretkey = '(not shown)': did you mean server_key? options of a read"),
         ({"startingSeq": "5"}, "option startingseq = '5': options of a read are"),
     ],
 )

@@ -86,7 +86,7 @@ def test_columns_that_do_not_fit_are_named_before_anything_is_written(live: Live
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"tabel": "X"}, "option tabel = 'X': options of a write are table, deleted, nan, url, name, timeout, key, "),
+        ({"tabel": "X"}, "option tabel = 'X': did you mean table? options of a write are table, deleted, nan, url, "),
         ({"table": ""}, 'option table = None: is needed, such as .option("table", "STOCK")'),
         ({"table": "NOT_THERE"}, "no table NOT_THERE; tables: "),
         ({"url": "here"}, "url = 'here': "),
