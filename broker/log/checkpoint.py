@@ -350,6 +350,7 @@ class LoadedCheckpoint:
 
     number: int
     seq: int
+    rows: int
     receipts: list[KeptReceipt]
     forgotten: list[bytes]
 
@@ -402,7 +403,7 @@ def load(
         if collecting:
             gc.enable()
     engine.start_at(meta["seq"])
-    return LoadedCheckpoint(meta["number"], meta["seq"], receipts, forgotten)
+    return LoadedCheckpoint(meta["number"], meta["seq"], total, receipts, forgotten)
 
 
 def _row_count(database: sqlite3.Connection, stored: str) -> int:

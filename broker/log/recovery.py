@@ -71,6 +71,7 @@ class Recovered:
     """What was found when a data directory was opened, for the log and for tests."""
 
     checkpoint: int | None  # its record number
+    rows: int  # in it
     damaged_checkpoints: tuple[str, ...]  # passed over and renamed: an older one and the log had all they held
     segments: int
     records: int  # replayed
@@ -305,6 +306,7 @@ def _open(
     )
     recovered = Recovered(
         number if loaded is not None else None,
+        loaded.rows if loaded is not None else 0,
         tuple(map(str, damaged)),
         tail.segments,
         records,
@@ -430,7 +432,7 @@ class TemporaryFolder(NamedTuple):
             durable=False,
             pending_limit_bytes=pending_limit_bytes,
         )
-        nothing = Recovered(None, (), 0, 0, 0, None, 0)
+        nothing = Recovered(None, 0, (), 0, 0, 0, None, 0)
         directory = DataDirectory(
             self.path, self.identity, engine, publishers, copy, self.lock, nothing, history_bytes=0, durable=False
         )

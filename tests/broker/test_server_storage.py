@@ -340,7 +340,8 @@ async def test_a_stop_leaves_a_checkpoint_if_there_is_time_for_one(
 
     async with memory_server(data=data) as (server, hc):
         await hc.execute(CREATE.format("T"))
-        await hc.publish("T", {"K": np.arange(rows), "X": np.arange(rows) / 2})
+        for _ in range(3):
+            await hc.publish("T", {"K": np.arange(rows), "X": np.arange(rows) / 2})
         if time_for == "some":
             monkeypatch.setattr(server.storage, "_go_on", is_up)
     assert len(checkpoints(data)) == (time_for == "all")
@@ -349,20 +350,24 @@ async def test_a_stop_leaves_a_checkpoint_if_there_is_time_for_one(
     async with memory_server(data=data) as (server, hc):
         assert server.storage.directory is not None
         recovered = server.storage.directory.recovered
-        assert (recovered.updates, recovered.leftovers) == (0 if time_for == "all" else rows, 0)
+        assert (recovered.updates, recovered.leftovers) == (0 if time_for == "all" else 3 * rows, 0)
         await hc.publish("T", {"K": [-1], "X": [0.0]})
         assert await hc.query("SELECT COUNT(*), SUM(X) FROM T") == [(rows + 1, rows * (rows - 1) / 4)]
     assert verify(data).problems == ()
 
 
-async def test_a_stop_leaves_no_checkpoint_if_little_was_changed(tmp_path: Path) -> None:
+async def test_a_stop_leaves_no_checkpoint_if_the_next_start_gains_little_by_it(tmp_path: Path) -> None:
     for _ in range(2):
         async with memory_server(data=tmp_path / "data") as (_, hc):
             await hc.execute("CREATE TABLE IF NOT EXISTS T (K INTEGER PRIMARY KEY)")
-            await hc.publish("T", {"K": np.arange(storage.STOP_UPDATES // 2 - 1)})
+            await hc.publish("T", {"K": np.arange(int(0.48 * storage.STOP_UPDATES)) % 10})
     assert not checkpoints(tmp_path / "data")
     async with memory_server(data=tmp_path / "data") as (_, hc):
-        await hc.publish("T", {"K": [1, 2]})  # but what was replayed counts, too
+        await hc.publish("T", {"K": 10 + np.arange(2 * storage.STOP_UPDATES)})  # new rows: replayed as fast as loaded
+    assert not checkpoints(tmp_path / "data")
+    async with memory_server(data=tmp_path / "data") as (_, hc):
+        for _ in range(3):  # what was replayed counts, too
+            await hc.publish("T", {"K": np.arange(storage.STOP_UPDATES)})
     assert len(checkpoints(tmp_path / "data")) == 1
 
 

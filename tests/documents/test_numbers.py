@@ -162,7 +162,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     (STREAMS, r"or hangs for (\d+) s", "broker.server.streams:STREAMS.silence_s"),
     (STREAMS, r"is stopped \(SIGSTOP\) for (\d+) s", "broker.processes.heartbeat:STOPPED_S"),
     ("OPERATING.md", r"\(SIGSTOP\) \| after (\d+) s it is killed", "broker.processes.heartbeat:STOPPED_S"),
-    ("OPERATING.md", r"to replay ([\d,]+) updates or more", "broker.server.storage:STOP_UPDATES"),
+    ("OPERATING.md", r"saves replaying ([\d,]+) updates or more", "broker.server.storage:STOP_UPDATES"),
     (STREAMS, r"\(also: ([\d,]+) updates not read\)", "broker.server.streams:MOST_BEHIND"),
     ("OPERATING.md", r"closed when it sends a frame above (\d+ KiB)", "network.node.children:POWERLESS_FRAME_BYTES"),
     ("OPERATING.md", r"or leaves (\d+ MiB) of replies unread", "network.node.children:POWERLESS_HELD_BYTES"),
