@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "is ready it prints one line on standard output; logs go to standard error."
     )
     parser.epilog = (
-        "SIGTERM and SIGINT stop it: it syncs the log, notifies its children, and leaves a checkpoint so that the next "
-        "start is quick; a second SIGINT stops it at once. "
+        "SIGTERM and SIGINT stop it: it syncs the log, notifies its children, and leaves a checkpoint if that makes "
+        "the next start quicker; a second SIGINT stops it at once. "
         "SIGHUP makes it read the allow list again. Exit code 0 after a requested stop, 2 when it cannot serve."
     )
     add_process_arguments(parser)
