@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hullcast.broker.scheduling.policy import Item, OrderedPolicy, Ready
-from hullcast.network.wire.errors import InvariantBroken, Overloaded
+from hullcast.network.wire.errors import InvariantBroken
 
 if TYPE_CHECKING:
     from hullcast.broker.scheduling.policy import Policy
@@ -30,11 +30,6 @@ Elsewhere = Callable[[], Callable[[], Any]]
 Work = Generator[float | Elsewhere, Any, Any]
 WhenDone = Callable[[Any, BaseException | None], None]
 Slice = Callable[[], float]  # does one slice, and says what it cost in seconds, as far as it can tell
-
-#: Items that may wait; when full, more are refused as Overloaded.
-WAITING, WAITING_PER_OWNER = 4096, 1024
-#: Bytes that these may hold, of all owners and of one; a single item may hold more.
-WAITING_BYTES, WAITING_BYTES_PER_OWNER = 256 << 20, 64 << 20
 
 
 class Clock(Protocol):
@@ -79,7 +74,6 @@ class _Running(Item):
     work: Work | None = None
     done: WhenDone | None = None
     prepare: Elsewhere | None = None
-    size_bytes: int = 0
     sent: Any = None
     error: BaseException | None = None
 
@@ -138,21 +132,10 @@ class Driver:
         """Steps that are being done elsewhere, those of withdrawn items among them."""
         return len(self._away)
 
-    def put(
-        self, owner: str, work: Work, done: WhenDone, size_bytes: int = 0, yielded: float | Elsewhere | None = None
-    ) -> Item:
-        """Take in work that holds so much memory; `done` is called with its result, or with what it raised. `yielded`
-        is what its first slice gave, if that was done already."""
-        items = self._items()
-        mine = [item for item in items if item.owner == owner]
-        if len(items) >= WAITING or len(mine) >= WAITING_PER_OWNER:
-            raise Overloaded(
-                "requests waiting to be worked on", WAITING if len(items) >= WAITING else WAITING_PER_OWNER
-            )
-        for others, most in ((mine, WAITING_BYTES_PER_OWNER), (items, WAITING_BYTES)):
-            if others and size_bytes + sum(item.size_bytes for item in others) > most:
-                raise Overloaded("bytes of requests waiting to be worked on", most)
-        item = _Running(owner, self._clock.now(), work=work, done=done, size_bytes=size_bytes)
+    def put(self, owner: str, work: Work, done: WhenDone, yielded: float | Elsewhere | None = None) -> Item:
+        """Take in work; `done` is called with its result, or with what it raised. `yielded` is what its first slice
+        gave, if that was done already. How much may wait is decided before (`broker/server/jobs.py`)."""
+        item = _Running(owner, self._clock.now(), work=work, done=done)
         self._ready.add(item)
         if callable(yielded):
             self._leave(item, yielded)

@@ -158,6 +158,11 @@ class FairQueue(Generic[T]):
             return 0
         return len(known.waiting) if measure == "items" else known.waiting_bytes
 
+    def serving_of(self, owner: str) -> int:
+        """How many items of an owner are served."""
+        known = self._owners.get(owner)
+        return 0 if known is None else known.serving
+
     def held_by(self, owner: str) -> int:
         """Bytes of an owner's items, waiting or served."""
         known = self._owners.get(owner)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from hullcast.network.wire.limits import LOGGED
 from hullcast.network.wire.value_columns import is_values, most_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.engine.stream import Settled
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from hullcast.broker.log.record import Record
     from hullcast.broker.reformulate.messages import Batch
     from hullcast.broker.reformulate.result import Result, ResultChannel
+    from hullcast.broker.server.access import Asked
     from hullcast.broker.server.attendance import Attendance
     from hullcast.broker.server.conditionals import Conditionals
     from hullcast.broker.server.retention import Retention
@@ -49,10 +51,8 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.schema import Table
-    from hullcast.network.security.rights import Rights
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.columns import Columns
-    from hullcast.network.wire.frames import Request
     from hullcast.network.wire.value_columns import ValueColumns
 
 #: Rows of publishes that become one batch: more would gain nothing, and the loop stands still while they are applied.
@@ -69,18 +69,34 @@ SETTLED_AT_ONCE = 2048
 _scoped = lru_cache(maxsize=4096)(scoped)
 
 
-class Arrived(NamedTuple):
-    """A publish and the request that it came in."""
+class Joins(Protocol):
+    """What joins over streams have to say to a change."""
 
-    body: Publish
-    request: Request
+    def refuse_more(self, table: str) -> None:
+        """Overloaded, if too much of a stream waits."""
+
+    def check_room(self, stream: Table) -> None:
+        """TooLarge, if a derived stream would keep too much."""
+
+    def advanced(self, stream: str, seq: int, reached: float) -> None:
+        """A stream's time has come so far, after all updates up to `seq`."""
+
+
+class Door(Protocol):
+    """Where changes go that nobody asked for (`Commits`)."""
+
+    def change(self, make: Callable[[], Iterable[Outcome]]) -> None:
+        """Make one, and log it."""
+
+    def check_disk(self) -> None:
+        """DiskFull, if there is no room for changes."""
 
 
 class _Ready(NamedTuple):
     """A publish that may be applied: its turn has come, its sender has the right, its values are good."""
 
     place: int  # among those that arrived together
-    arrived: Arrived
+    arrived: Asked[Publish]
     publisher: bytes
     encoded: Encoded
 
@@ -115,37 +131,30 @@ class Changing:
         self,
         engine: ServedEngine,
         publishers: Publishers,
-        rights: Callable[[], Rights],
         attendance: Attendance,
         retention: Retention,
         conditionals: Conditionals,
         wanted: Callable[[], set[int]],
         most_rows: int,
+        joins: Joins,
+        door: Door,
     ) -> None:
         self._engine = engine
         self._publishers = publishers
-        self._rights = rights
         self._attendance = attendance
         self._retention = retention
         self._conditionals = conditionals
         self._wanted = wanted
         self._most_rows = most_rows
+        self._joins, self._door = joins, door
         self._sweeps = engine.sweeps
-        self.on_advance: Callable[[str, int, float], None] = lambda stream, seq, time: None  # called after heartbeats
-        self.check_disk: Callable[[], None] = lambda: None  # DiskFull, if there is no room for changes
-        self.refuse_more: Callable[[str], None] = lambda table: None  # Overloaded, if too much of a stream waits
-        self.on_derive: Callable[[Table], None] = lambda stream: None  # TooLarge, if a join would keep too much
-        self.on_drop: Callable[[str], None] = lambda table: None  # called before a table or stream is dropped
-        self.on_unsettled: Callable[[], None] = lambda: None  # called when there is something for `settle`
         #: Streams that may have tuples to let go of. All of them at first: a crash may have come in between.
         self._unsettled: dict[str, None] = dict.fromkeys(engine.streams)
 
-    def change(self, body: Delete | Execute, request: Request, now: float) -> Outcome:
+    def change(self, asked: Asked[Delete] | Asked[Execute], now: float) -> Outcome:
         """Apply a change that comes alone."""
-        assert request.origin is not None, "Children fills it in"
-        rights = self._rights()
-        sender = rights.who(*request.origin)
-        publisher = _scoped(sender.public, body.publisher)
+        body, request, access = asked
+        publisher = _scoped(access.public, body.publisher)
         answered = self._publishers.judge(publisher, body.number, request.after, request.again)
         if answered is not None:
             return Outcome(Done(*answered))
@@ -154,33 +163,29 @@ class Changing:
                 statement = parse_statement(body.sql)
                 _refuse_hidden(statement)
                 if isinstance(statement, AdvanceStream):
-                    rights.check(sender, "publish", (statement.name,))
+                    access.check("publish", (statement.name,))
                 else:
-                    rights.check(sender, "admin")
+                    access.check("admin")
                 if not isinstance(statement, DropTable | DropView):  # these make room
-                    self.check_disk()
+                    self._door.check_disk()
                 return self._execute(body, statement, publisher, now)
-            rights.check(sender, "publish", (body.table,))
+            access.check("publish", (body.table,))
             self._engine.refuse_delete(body.table)
-            self.check_disk()
+            self._door.check_disk()
             return self._delete(body, request.body, publisher, now)
-        except Unavailable:
-            raise
-        except HullcastError:
-            self._publishers.refused(publisher, body.number)
+        except HullcastError as error:
+            self.refused(asked, error)
             raise
 
-    def refuse(self, body: Execute, request: Request, error: HullcastError) -> None:
-        """A statement is refused before it is executed: let later changes of its publisher pass, unless it will come
-        again."""
-        assert request.origin is not None, "Children fills it in"
-        if not isinstance(error, Unavailable):
-            sender = self._rights().who(*request.origin)
-            self._publishers.refused(_scoped(sender.public, body.publisher), body.number)
+    def refused(self, asked: Asked[Any], error: HullcastError) -> None:
+        """A change is refused: let later ones of its publisher pass, unless it will come again."""
+        comes_again = asked.request.apart and isinstance(error, BadValue)
+        if not comes_again and not isinstance(error, Unavailable):
+            self._publishers.refused(_scoped(asked.access.public, asked.body.publisher), asked.body.number)
 
     # --- publishes ---------------------------------------------------------------------------------------
 
-    def publish(self, arrived: Sequence[Arrived], now: float) -> list[Outcome | Exception]:
+    def publish(self, arrived: Sequence[Asked[Publish]], now: float) -> list[Outcome | Exception]:
         """Apply publishes that arrived together, as few batches: of each what it leads to, or why it is refused.
 
         Each row has its own sequence number, and each publish its own receipt and its own record in the log, as if they
@@ -203,22 +208,19 @@ class Changing:
             self._apply(run, outcomes, now)
         return outcomes
 
-    def _judge(self, place: int, one: Arrived, run: _Run) -> _Ready | Outcome | Exception | None:
+    def _judge(self, place: int, one: Asked[Publish], run: _Run) -> _Ready | Outcome | Exception | None:
         """Whether a publish may be applied behind those of the run; None if that shows when they have been applied."""
         try:
             return self._prepare(place, one, run)
-        except Exception as error:  # noqa: BLE001  (`Brain` answers it; nothing has changed)
+        except Exception as error:  # noqa: BLE001  (the hall answers it; nothing has changed)
             return error
 
-    def _prepare(self, place: int, one: Arrived, run: _Run) -> _Ready | Outcome | None:
+    def _prepare(self, place: int, one: Asked[Publish], run: _Run) -> _Ready | Outcome | None:
         """Judge a publish behind those of the run; the outcome, if it was applied before. None if the run must come
         first: this one is in it already and was sent again, or is refused, which must not count while an earlier one of
         its publisher may still have to come again."""
-        body, request = one
-        assert request.origin is not None, "Children fills it in"
-        rights = self._rights()
-        sender = rights.who(*request.origin)
-        publisher = _scoped(sender.public, body.publisher)
+        body, request, access = one
+        publisher = _scoped(access.public, body.publisher)
         before = run.latest.get(publisher, -1)
         if body.number <= before:
             return None
@@ -227,10 +229,10 @@ class Changing:
             if answered is not None:
                 return Outcome(Done(*answered))
         try:
-            rights.check(sender, "publish", (body.table,))
+            access.check("publish", (body.table,))
             self._engine.refuse_publish(body.table)
-            self.check_disk()
-            self.refuse_more(body.table)
+            self._door.check_disk()
+            self._joins.refuse_more(body.table)
             rows, most = most_rows(body.columns), self._most_rows
             if rows > most and not (request.apart and rows <= APART_ROWS):
                 raise TooLarge("rows in one batch", rows, most)
@@ -238,14 +240,8 @@ class Changing:
         except HullcastError as error:
             if before >= 0:
                 return None
-            self._refuse(one, publisher, error)
+            self.refused(one, error)
             raise
-
-    def _refuse(self, one: Arrived, publisher: bytes, error: HullcastError) -> None:
-        """Let later changes of the publisher pass, unless this one will come again."""
-        comes_again = one.request.apart and isinstance(error, BadValue)
-        if not comes_again and not isinstance(error, Unavailable):
-            self._publishers.refused(publisher, one.body.number)
 
     def _apply(self, run: _Run, outcomes: list[Outcome | Exception], now: float) -> _Run:
         """Apply a run as one batch; where the table refuses that, one by one. Returns an empty run."""
@@ -260,7 +256,7 @@ class Changing:
             return _Run()
         first, is_stream = batch.first_seq, self._engine.is_stream(run.table)
         for ready in run.ready:
-            (body, request), last = ready.arrived, first + ready.rows - 1
+            (body, request, _), last = ready.arrived, first + ready.rows - 1
             self._publishers.applied(ready.publisher, body.number, first, last)
             payload = request.body
             if is_stream:
@@ -296,7 +292,6 @@ class Changing:
             most -= settled.moved
             yield from self._let_go(table, settled, now)
         self._unsettled[fold(table)] = None
-        self.on_unsettled()
 
     @property
     def unsettled(self) -> bool:
@@ -375,10 +370,14 @@ class Changing:
             names += [made.name for made in self._engine.reading(name) if made.name not in names]
         return found
 
-    def execute_own(self, sql: str) -> Outcome:
-        """Do a statement that nobody asked for."""
-        self._engine.execute(sql)
-        return Outcome(b"", LogEntry(RecordKind.STATEMENT, sql.encode(), self._engine.seq + 1, 0, NOBODY, 0))
+    def execute_own(self, sql: str) -> None:
+        """Do a statement that nobody asked for, in its turn among the changes of others."""
+
+        def make() -> list[Outcome]:
+            self._engine.execute(sql)
+            return [Outcome(b"", LogEntry(RecordKind.STATEMENT, sql.encode(), self._engine.seq + 1, 0, NOBODY, 0))]
+
+        self._door.change(make)
 
     def _positioned(self, body: Publish, rows: int, first: int) -> bytes:
         """A publish of tuples that lack no column, with their positions. Empty if they lack another one."""
@@ -403,10 +402,9 @@ class Changing:
             for ready in run.ready:
                 outcomes[ready.place] = self.publish([ready.arrived], now)[0]
             return
-        place, one, publisher, _ = run.ready[0]
         if isinstance(error, HullcastError):
-            self._refuse(one, publisher, error)
-        outcomes[place] = error
+            self.refused(run.ready[0].arrived, error)
+        outcomes[run.ready[0].place] = error
 
     def deliver(self, channel: ResultChannel, result: Result, now: float) -> Outcome | None:
         """Tell the subscribers of a conditional subscription of a new result, in its place among the updates; None if
@@ -446,7 +444,7 @@ class Changing:
         if isinstance(statement, AdvanceStream):
             self._engine.refuse_publish(statement.name)
         if isinstance(statement, CreateDerived) and (made := self._engine.derivable(statement)) is not None:
-            self.on_derive(made)
+            self._joins.check_room(made)
         if isinstance(statement, DropTable):  # a channel that lingers without subscribers does not keep a table
             wanted = self._wanted()
             deserted = self._conditionals.close_now(statement.name, wanted)
@@ -458,16 +456,24 @@ class Changing:
             if self._conditionals.is_followed(statement.name):
                 name = self._engine.store_of(statement.name).table.name
                 raise TableInUse(name, ("its changes (when=)",))
-            self.on_drop(statement.name)
+            self._drop_hidden(statement.name)
         self._engine.execute(body.sql)
         first, last = self._engine.seq + 1, self._engine.seq
         self._publishers.applied(publisher, body.number, first, last)
         entry = LogEntry(RecordKind.STATEMENT, body.sql.encode(), first, 0, publisher, body.number)
         then: tuple[Outcome, ...] = ()
         if isinstance(statement, AdvanceStream):
-            self.on_advance(statement.name, last, statement.time)
+            self._joins.advanced(statement.name, last, statement.time)
             then = self._follow(statement.name, 0, now)
         return Outcome(Done(first, last), entry, then=then)
+
+    def _drop_hidden(self, table: str) -> None:
+        """Drop the joins of subscriptions that are made of a table or stream, if nobody reads them."""
+        read = {fold(source) for attending in self._attendance for source in attending.channel.shape.tables}
+        for made in self._engine.reading(table):
+            if is_hidden(made.name) and fold(made.name) not in read:
+                with suppress(TableInUse):
+                    self.execute_own(f'DROP STREAM "{made.name}"')
 
     # --- messages ----------------------------------------------------------------------------------------
 

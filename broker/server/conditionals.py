@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from hullcast.broker.reformulate.channel import Attended
-from hullcast.broker.scheduling.fair_queue import FairQueue, Queued
 from hullcast.broker.scheduling.ranking import Ranking
 from hullcast.broker.server.shares import ASKED
 from hullcast.broker.sql.query import Predicates
@@ -46,9 +45,6 @@ if TYPE_CHECKING:
     from hullcast.network.wire.errors import HullcastError
     from hullcast.network.wire.packing import Scalar
 
-#: Runs under way at once, of all and of one owner. The warehouse has its own places and its own order; more would only
-#: wait there.
-AT_ONCE, AT_ONCE_PER_OWNER = 4, 2
 #: Seconds that a conditional without subscribers is kept for a request that is being answered with it.
 KEPT_S = 10.0
 #: All predicates of a result's subscribers: there is nothing to tell them apart by.
@@ -56,16 +52,17 @@ _ANY = Predicates(np.empty((1, 0)), np.empty((1, 0)), ())
 
 
 @dataclass(slots=True, eq=False)
-class Conditional(Queued):
+class Conditional:
     """One SELECT under one trigger, with all who subscribe to it. Its owner is who made it.
 
     Invariants (`check` tests them):
       C1  For each change of its condition's answer, or of a table that it follows, at update s, a result is delivered
           that is as of s or later: `fired` is set until a run begins behind s, and a run that gave no result sets it
           again.
-      C2  At most one run is under way, and at most one more is due.
+      C2  At most one run is under way, and at most one more is due: it waits for its time, or for its turn (`queued`).
     """
 
+    owner: str
     name: str
     sql: str
     parameters: tuple[Scalar, ...]
@@ -80,6 +77,8 @@ class Conditional(Queued):
     counts_for_subscribers: bool = False  # the condition's channel, and not for the owner because it was made for it
     making: bool = False  # its condition is being opened
     due: bool = False
+    queued: bool = False
+    serving: bool = False
     not_before: float = 0.0
     #: The last update that changed the condition's answer, and no run has begun since. Of tables, one that changed
     #: them: `_Followed` knows the last.
@@ -132,19 +131,15 @@ class _Followed:
 
 
 class Conditionals:
-    """All conditionals of a server, at most `limit`, and of one owner at most half of them.
+    """All conditionals of a server, at most `limit`, and of one owner at most half of them."""
 
-    Owners have turns (`FairQueue`): one with many slow ones keeps no other waiting for more than the run under way.
-    """
-
-    def __init__(self, engine: ServedEngine, attendance: Attendance, limit: int) -> None:
-        self._engine, self._attendance, self._limit = engine, attendance, limit
+    def __init__(self, engine: ServedEngine, attendance: Attendance, limit: int, on_due: Callable[[], None]) -> None:
+        """`on_due` is called when one has become due."""
+        self._engine, self._attendance, self._limit, self._on_due = engine, attendance, limit, on_due
         self._named: dict[str, Conditional] = {}
         self._watching: dict[str, dict[int, Conditional]] = {}  # by the condition's channel, and its number there
         self._followed: dict[str, _Followed] = {}  # by the table's folded name
-        self._later: Ranking[Conditional] = Ranking()  # due and not under way, by `not_before`; `next` looks at it
-        self._queue: FairQueue[Conditional] = FairQueue(AT_ONCE_PER_OWNER)  # those that may be run, or are
-        self.on_due: Callable[[], None] = lambda: None  # called when one has become due
+        self._later: Ranking[Conditional] = Ranking()  # due and neither queued nor under way, by `not_before`
         self.runs = self.failures = self.fires = self.delivered = 0
         self.took_s = 0.0
 
@@ -175,9 +170,7 @@ class Conditionals:
         name = name_of(group)
         parameters = cast("tuple[Scalar, ...]", group.parameters)  # a conditional is alone in its group
         channel = self._engine.open_result(name)
-        one = Conditional(
-            owner, now, 0, None, name, group.sql, parameters, group.trigger, channel, now + KEPT_S, condition
-        )
+        one = Conditional(owner, name, group.sql, parameters, group.trigger, channel, now + KEPT_S, condition)
         if condition is not None:
             self._attendance.shares.hold(owner, ASKED, condition)
         if group.trigger.every_s is not None:
@@ -211,11 +204,8 @@ class Conditionals:
         if one not in self:
             return
         del self._named[one.name]
-        if one in self._later:
-            self._later.drop(one)
-        elif one.due and not one.serving:
-            self._queue.remove(one)
-        one.due = False
+        self._later.drop(one)
+        one.due = one.queued = False
         self._attended(one)
         if one.watched is not None:
             watching = self._watching[one.watched.channel.name]
@@ -330,7 +320,7 @@ class Conditionals:
             one.not_before = 0.0
             if one in self._later:
                 self._later.set(one, 0.0)
-                self.on_due()
+                self._on_due()
         self._want(one, None)
 
     def _want(self, one: Conditional, seq: int | None) -> None:
@@ -339,39 +329,39 @@ class Conditionals:
             one.due = True
             if not one.serving:
                 self._later.set(one, one.not_before)
-                self.on_due()
+                self._on_due()
 
     # --- running them --------------------------------------------------------------------------------------
 
     @property
     def waiting(self) -> int:
         """How many are due and not under way."""
-        return len(self._later) + len(self._queue)
+        return len(self._later) + sum(one.queued for one in self)
 
-    def next(self, now: float) -> Conditional | None:
-        """One of the owner whose turn it is, the one that came first, if there is a place for it; it is under way from
-        now on."""
+    def take_due(self, now: float) -> list[Conditional]:
+        """Those whose time has come: they wait for their turn from now on."""
+        found = []
         while (one := self._later.first()) is not None and one.not_before <= now:
             self._later.drop(one)
-            self._queue.add(one)
-        one = self._queue.next() if self._queue.serving < AT_ONCE else None
-        if one is not None:
-            self._queue.begin(one)
-        return one
+            one.queued = True
+            found.append(one)
+        return found
 
-    def next_try(self) -> float | None:
-        """When one may be run that must wait; None if only the end of a run can help."""
-        if self._queue.serving >= AT_ONCE:
-            return None
-        if self._queue.next() is not None:
-            return 0.0
+    def next_time(self) -> float | None:
+        """When the next one's time comes."""
         one = self._later.first()
         return None if one is None else one.not_before
 
+    def postpone(self, one: Conditional, until: float) -> None:
+        """One whose turn has come is not run before that moment."""
+        one.queued = False
+        self._later.set(one, until)
+
     def begun(self, one: Conditional, now: float) -> int | None:
-        """A run begins, behind all that was applied by now (also since `next`: it is not due again for that); returns
-        the update that led to it."""
+        """A run begins, behind all that was applied by now (also since it was queued: it is not due again for that);
+        returns the update that led to it."""
         fired, one.fired, one.due = one.fired, None, False
+        one.queued, one.serving = False, True
         one.not_before = now + (one.trigger.at_most_every_s or 0.0)
         for name in one.follows:
             followed = self._followed[name]
@@ -379,7 +369,7 @@ class Conditionals:
             fired = None if fired is None else max(fired, followed.seq)
         return fired
 
-    def ended(self, one: Conditional, took_s: float, error: HullcastError | None, now: float) -> None:
+    def ended(self, one: Conditional, took_s: float, error: HullcastError | None) -> None:
         """A run gave a result, or an error that is one."""
         one.error, one.refusals = error, 0
         one.runs += 1
@@ -389,24 +379,25 @@ class Conditionals:
         if error is not None:
             one.failures += 1
             self.failures += 1
-        self._again(one, took_s, now)
+        self._again(one)
 
     def told(self, one: Conditional) -> None:
         """A result went to its subscribers."""
         one.delivered += 1
         self.delivered += 1
 
-    def put_back(self, one: Conditional, fired: int | None, not_before: float, took_s: float, now: float) -> None:
+    def put_back(self, one: Conditional, fired: int | None, not_before: float) -> None:
         """A run gave nothing, and is tried again later (C1)."""
         one.due, one.not_before = True, not_before
         one.fired = fired if one.fired is None else one.fired
-        self._again(one, took_s, now)
+        self._again(one)
 
-    def _again(self, one: Conditional, took_s: float, now: float) -> None:
-        self._queue.end(one, took_s, now)
+    def _again(self, one: Conditional) -> None:
+        one.serving = False
         one.due = one.due and one in self
         if one.due:
             self._later.set(one, one.not_before)
+            self._on_due()
 
     def status(self) -> dict[str, Any]:
         """All there is to show."""
@@ -428,18 +419,16 @@ class Conditionals:
 
     def check(self) -> None:
         """Verify C2, and that all who know a conditional know the same."""
-        self._queue.check()
         self._later.check()
-        waiting = Counter((*self._queue, *self._later))
         for one in self:
-            assert waiting[one] == (one.due and not one.serving), "C2"
+            assert (one in self._later) + one.queued == (one.due and not one.serving), "C2"
             if one.watched is not None:
                 assert self._watching[one.watched.channel.name][one.watched.listener] is one
         for name, followed in self._followed.items():
             assert all(name in one.follows and one in self for one in followed.everybody)
             assert followed.unfired.keys() <= followed.everybody.keys()
             assert all(one.due for one in followed.everybody if one not in followed.unfired), "C1"
-        assert set(waiting) <= set(self)
+        assert set(self._later) <= set(self)
         assert sum(map(len, self._watching.values())) == sum(one.watched is not None for one in self)
 
 

@@ -15,11 +15,9 @@ from hullcast.broker.tables.schema import fold
 from hullcast.network.wire.errors import Overloaded, TableInUse, TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.server.attendance import Attendance
-    from hullcast.broker.tables.schema import Table
+    from hullcast.broker.server.changing import Changing, Joins
 
 #: Different joins over streams that subscriptions may need at once; each is computed for all tuples of its streams.
 MOST_JOINS = 64
@@ -29,13 +27,12 @@ class HiddenStreams:
     """Which of them there are, and since when nobody has read them."""
 
     def __init__(
-        self, engine: ServedEngine, attendance: Attendance, linger_s: float, execute: Callable[[str], None]
+        self, engine: ServedEngine, attendance: Attendance, linger_s: float, changing: Changing, joins: Joins
     ) -> None:
-        """`execute` runs a statement of the server's own, and logs it."""
-        self._engine, self._attendance, self._linger_s, self._execute = engine, attendance, linger_s, execute
+        self._engine, self._attendance, self._linger_s = engine, attendance, linger_s
+        self._changing, self._joins = changing, joins
         self._deserted: dict[str, float] = {}
         self._made_by: dict[str, str] = {}  # since the server started
-        self.check_room: Callable[[Table], None] = lambda stream: None  # TooLarge if a join would keep too much
 
     def make_for(self, sql: str, owner: str) -> None:
         """Make the stream that a subscription needs, if it is not there. TooLarge or Overloaded if there are too many,
@@ -51,32 +48,19 @@ class HiddenStreams:
             raise Overloaded("different joins over streams that are subscribed to", MOST_JOINS)
         planned = self._engine.join_planned(sql)
         assert planned is not None, "it is not there"
-        self.check_room(planned)
-        self._execute(statement)
+        self._joins.check_room(planned)
+        self._changing.execute_own(statement)
         self._made_by.update((name, owner) for name in self._names() if name not in names)
 
     def _names(self) -> list[str]:
         return [name for name in self._engine.tables if is_hidden(name)]
 
-    def _read(self) -> set[str]:
-        return {fold(table) for attending in self._attendance for table in attending.channel.shape.tables}
-
     def expire(self, now: float) -> None:
         """Drop those that nobody has read for a while; a subscriber that was lost may come back until then."""
-        names, read = self._names(), self._read()
-        self._deserted = {name: self._deserted.get(name, now) for name in names if fold(name) not in read}
+        read = {fold(table) for attending in self._attendance for table in attending.channel.shape.tables}
+        self._deserted = {name: self._deserted.get(name, now) for name in self._names() if fold(name) not in read}
         for name, since in list(self._deserted.items()):
             if now - since >= self._linger_s:
-                self._drop(name)
-
-    def close_now(self, table: str) -> None:
-        """Drop those that are made of a table or stream, which is about to be dropped, if nobody reads them."""
-        read = self._read()
-        for made in self._engine.reading(table):
-            if is_hidden(made.name) and fold(made.name) not in read:
-                self._drop(made.name)
-
-    def _drop(self, name: str) -> None:
-        self._deserted.pop(name, None)
-        with suppress(TableInUse):  # another time
-            self._execute(f'DROP STREAM "{name}"')
+                del self._deserted[name]
+                with suppress(TableInUse):  # another time
+                    self._changing.execute_own(f'DROP STREAM "{name}"')

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from hullcast.broker.reformulate.result import Result
 from hullcast.broker.server.conditionals import KEPT_S
+from hullcast.broker.server.jobs import ANY, Job, Room, Wait
 from hullcast.broker.server.subscribing import refuse_views
 from hullcast.broker.sql.text import check_text, shorten
 from hullcast.network.answers.result import encode_result
@@ -23,7 +24,6 @@ from hullcast.network.wire.errors import (
     BadParameter,
     HullcastError,
     InvariantBroken,
-    Overloaded,
     SqlError,
     Unavailable,
     UnknownTable,
@@ -33,25 +33,30 @@ from hullcast.network.wire.errors import (
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Sequence
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.scheduling.driver import Work
+    from hullcast.broker.server.access import Access, Asked
+    from hullcast.broker.server.changing import Changing
+    from hullcast.broker.server.commits import Commits
     from hullcast.broker.server.conditionals import Conditional, Conditionals
+    from hullcast.broker.server.jobs import Jobs
+    from hullcast.broker.server.outcome import Outcome
     from hullcast.broker.server.queries import Queries
-    from hullcast.broker.server.subscribing import May, Needs, Prepared
+    from hullcast.broker.server.subscribing import Needs, Prepared
     from hullcast.broker.server.working import Working
     from hullcast.network.wire.bodies import Group, Subscribe
-
-    Ready = Callable[[Prepared], None]
 
 log = logger(__name__)
 
 #: Bytes of one result: it goes to every subscriber, and is kept for those that reconnect. In base64 it is a third
 #: more, and must be no longer than a text may be (`WireLimits.text_bytes`).
 RESULT_BYTES = 750 << 10
-#: Requests that wait for conditionals to be made, of all and of one owner; more are refused as Overloaded.
-WAITING, WAITING_PER_OWNER = 1000, 200
+#: Requests that wait for conditionals to be made.
+REQUESTS = Room("requests for conditional subscriptions", waiting=1000, waiting_per_owner=200)
+#: Runs under way. The warehouse has its own places and its own order; more would only wait there.
+RUNS = Room("conditional subscriptions", waiting=ANY, waiting_per_owner=ANY, at_once=4, at_once_per_owner=2)
 #: Runs that the warehouse refuses for now, in a row, before the subscribers are told; and seconds before the next try.
 REFUSALS, FIRST_PAUSE_S, LONGEST_PAUSE_S = 3, 0.1, 5.0
 #: Seconds after which the clock is looked at again: it may have been set.
@@ -70,44 +75,34 @@ class Evaluating:
         engine: ServedEngine,
         queries: Queries,
         working: Working,
+        jobs: Jobs,
         conditionals: Conditionals,
-        deliver: Callable[[Conditional, Result], None],
-        busy: Callable[[], bool],
+        changing: Changing,
+        commits: Commits,
+        make_for: Callable[[str, str], None],
+        due: asyncio.Event,
     ) -> None:
-        """`deliver` takes a result; none is computed while `busy` says that too much waits for the disk."""
-        self._engine, self._queries, self._working = engine, queries, working
-        self.conditionals = conditionals
-        self._deliver, self._busy = deliver, busy
-        self._something = asyncio.Event()
-        conditionals.on_due = self._something.set
-        self._runs: set[asyncio.Task[None]] = set()
+        """`make_for` makes what the text of an owner's condition needs, before it is listened to. `due` is set by
+        `conditionals`, when one has become due."""
+        self._engine, self._queries, self._working, self._jobs = engine, queries, working, jobs
+        self.conditionals, self._changing, self._commits = conditionals, changing, commits
+        self._make_for, self._due = make_for, due
         self._making: dict[Conditional, asyncio.Task[None]] = {}
         self._awaiting: dict[Conditional, list[asyncio.Future[None]]] = {}  # the end of a run
-        self._requests: dict[asyncio.Task[None], tuple[str, int]] = {}  # owner and link
-        self.make_for: Callable[[str, str], None] = lambda sql, owner: None  # called before a condition is listened to
 
     # --- requests ------------------------------------------------------------------------------------------
 
-    def put(self, body: Subscribe, may: May, owner: str, link: int, ready: Ready) -> None:
-        """Make the conditionals that a request subscribes to, each with a first result, then call `ready`. Overloaded
-        if too many requests wait already."""
-        waiting = Counter(other for other, _ in self._requests.values())
-        if waiting[owner] >= WAITING_PER_OWNER or waiting.total() >= WAITING:
-            limit = WAITING_PER_OWNER if waiting[owner] >= WAITING_PER_OWNER else WAITING
-            raise Overloaded("requests for conditional subscriptions waiting", limit)
-        task = asyncio.create_task(self._prepare(body, may, owner, ready), name="server.conditionals")
-        self._requests[task] = (owner, link)
-        task.add_done_callback(lambda task: self._requests.pop(task, None))
+    def wait(self, asked: Asked[Subscribe]) -> Wait | None:
+        """Make the conditionals that a request subscribes to, each with a first result; None if it needs none. What is
+        being made for a client that has gone is made: it may return."""
+        body = asked.body
+        if body.ticket is not None or all(group.trigger is None for group in body.groups):
+            return None
+        return Wait(REQUESTS, partial(self._prepare, body, asked.access))
 
-    def stay_with(self, links: Container[int]) -> None:
-        """Forget requests of clients whose link is gone. What is being made for them is made: they may return."""
-        for task, (_, link) in list(self._requests.items()):
-            if link not in links:
-                task.cancel()
-
-    async def _prepare(self, body: Subscribe, may: May, owner: str, ready: Ready) -> None:
+    async def _prepare(self, body: Subscribe, access: Access) -> Prepared:
         groups = [group for group in body.groups if group.trigger is not None]
-        found = await asyncio.gather(*(self._make(group, may, owner) for group in groups), return_exceptions=True)
+        found = await asyncio.gather(*(self._make(group, access) for group in groups), return_exceptions=True)
         prepared: dict[int, Needs | HullcastError] = {}
         for group, one in zip(groups, found, strict=True):
             if isinstance(one, tuple | HullcastError):
@@ -117,13 +112,14 @@ class Evaluating:
                 prepared[group.group] = InvariantBroken(f"{type(one).__name__} in a conditional subscription")
             else:
                 raise one
-        ready(prepared)
+        return prepared
 
-    async def _make(self, group: Group, may: May, owner: str) -> Needs:
+    async def _make(self, group: Group, access: Access) -> Needs:
         """Return when a group can be subscribed to: the conditional is there, and the sender may have it."""
         assert group.trigger is not None
         check_text(group.sql)
-        may("query")
+        access.check("query")
+        owner = access.owner
         needs: Needs = (("query", await self._tables_read(group, owner)),)
         when, condition = group.trigger.when, None
         if when is not None:
@@ -131,9 +127,9 @@ class Evaluating:
         elif group.trigger.tables:
             needs += (("subscribe", self._engine.tables_spelt(group.trigger.tables)),)
         for action, tables in needs:
-            may(action, tables)
+            access.check(action, tables)
         if when is not None:
-            refuse_views(self._engine, when, may, condition=True)
+            refuse_views(self._engine, when, access, condition=True)
             condition = self._engine.condition_needed(when)
             self.conditionals.check_share(owner, condition)
         one = self.conditionals.find(group)
@@ -184,7 +180,7 @@ class Evaluating:
             del self._making[one]
 
     def _watching(self, one: Conditional, sql: str, parameters: Sequence[object]) -> Work:
-        self.make_for(sql, one.owner)
+        self._make_for(sql, one.owner)
         return (yield from self._engine.watching(sql, parameters))
 
     async def _next_result(self, one: Conditional) -> None:
@@ -213,20 +209,19 @@ class Evaluating:
     # --- runs ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run what is due until cancelled."""
+        """Let what is due have its turn, until cancelled."""
         try:
             while True:
                 due_at = self.conditionals.tick(time.time())
-                while not self._busy() and (one := self.conditionals.next(time.monotonic())) is not None:
-                    task = asyncio.create_task(self._run(one), name="server.conditional")
-                    self._runs.add(task)
-                    task.add_done_callback(self._ended)
+                for one in self.conditionals.take_due(time.monotonic()):
+                    run = partial(self._take_turn, one)
+                    self._jobs.put(Job(one.owner, time.monotonic(), 0, None, RUNS, None, run, lambda _: None))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._pause_s(due_at)):
-                        await self._something.wait()
-                self._something.clear()
+                        await self._due.wait()
+                self._due.clear()
         finally:
-            tasks = [*self._runs, *self._making.values(), *self._requests]
+            tasks = list(self._making.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -234,14 +229,17 @@ class Evaluating:
     def _pause_s(self, due_at: float | None) -> float | None:
         """How long there is nothing to do, unless something happens."""
         pauses = [] if due_at is None else [min(LOOK_S, due_at - time.time())]
-        next_try = self.conditionals.next_try()
-        if next_try is not None:
-            pauses.append(max(next_try - time.monotonic(), FIRST_PAUSE_S if self._busy() else 0.0))
+        next_time = self.conditionals.next_time()
+        if next_time is not None:
+            pauses.append(next_time - time.monotonic())
         return max(0.0, min(pauses)) if pauses else None
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._runs.discard(task)
-        self._something.set()
+    async def _take_turn(self, one: Conditional) -> None:
+        if one.queued and self._commits.busy:  # none is computed while too much waits for the disk
+            self.conditionals.postpone(one, time.monotonic() + FIRST_PAUSE_S)
+            self._due.set()
+        elif one.queued:
+            await self._run(one)
 
     async def _run(self, one: Conditional) -> None:
         """Run a SELECT once, and deliver what comes of it: rows, or why there are none."""
@@ -252,8 +250,8 @@ class Evaluating:
             answer = await self._answer(one)
         except Unavailable as refusal:
             one.refusals += 1
-            now, pause_s = time.monotonic(), min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**one.refusals)
-            self.conditionals.put_back(one, fired, now + pause_s, now - began, now)
+            pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**one.refusals)
+            self.conditionals.put_back(one, fired, time.monotonic() + pause_s)
             self._tell(one, refusal)
             if one.refusals == REFUSALS:  # they learn that there is something that they do not know yet
                 self._give(one, _told(refusal), fired)
@@ -264,9 +262,8 @@ class Evaluating:
             log.exception("conditional subscription failed", extra={"query": shorten(one.sql)})
             error = InvariantBroken(f"{type(bug).__name__} in a conditional subscription")
             answer = _told(error)
-        now = time.monotonic()
-        took_s = now - began
-        self.conditionals.ended(one, took_s, error, now)
+        took_s = time.monotonic() - began
+        self.conditionals.ended(one, took_s, error)
         one.last = {"took_s": took_s, "bytes": len(answer.text), "as_of": answer.as_of, "fired": fired}
         if error is not None:
             one.last["error"] = str(error)
@@ -277,7 +274,15 @@ class Evaluating:
 
     def _give(self, one: Conditional, answer: _Answer, fired: int | None) -> None:
         if one in self.conditionals:
-            self._deliver(one, Result(answer.text, fired, float(time.time_ns() // 1000)))
+            result = Result(answer.text, fired, float(time.time_ns() // 1000))
+            self._commits.change(lambda: self._delivered(one, result))
+
+    def _delivered(self, one: Conditional, result: Result) -> list[Outcome]:
+        outcome = self._changing.deliver(one.channel, result, time.monotonic())
+        if outcome is None:
+            return []
+        self.conditionals.told(one)
+        return [outcome]
 
     async def _answer(self, one: Conditional) -> _Answer:
         """What the warehouse answers, whole; SqlError if that is too large for an event."""

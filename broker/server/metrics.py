@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client.metrics_core import CounterMetricFamily as Counter
 from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
 
+from hullcast.broker.server.views import VIEWS
 from hullcast.network.node.metrics import Family, each, shared_metrics
 
 if TYPE_CHECKING:
@@ -18,34 +19,34 @@ if TYPE_CHECKING:
 def server_metrics(server: Server) -> list[Metric]:
     """Rows and log, the nodes' lag, and everything below."""
     engine, log = server.engine, server.log.statistics()
-    waiting = server.pipeline.waiting_bytes if server.pipeline is not None else 0
+    waiting = server.pipeline.waiting_bytes
     lag = engine.seq - server.children.through
     known = [attending.channel.ranges_known() for attending in server.attendance]
     queries, working = server.queries, server.working.statistics()
     return [
         Counter("hullcast_updates_total", "Updates since the database began: its sequence number.", engine.seq),
         Gauge("hullcast_lag_updates", "Updates applied whose messages have not left yet.", lag),
-        Counter("hullcast_requests_total", "Requests of clients and reports of nodes.", server.requests),
+        Counter("hullcast_requests_total", "Requests of clients and reports of nodes.", server.hall.requests),
         Counter(
-            "hullcast_requests_refused_total", "Requests that their senders had no right to make.", server.brain.refused
+            "hullcast_requests_refused_total", "Requests that their senders had no right to make.", server.hall.refused
         ),
         Counter(
             "hullcast_requests_failed_total",
             "Requests that failed because of a bug in the server.",
-            server.brain.failures,
+            server.hall.failures,
         ),
         Gauge("hullcast_requests_in_work", "Requests answered in several turns, not done yet.", working.waiting),
         Counter("hullcast_queries_total", "One-time queries answered.", queries.answered),
         Counter("hullcast_queries_failed_total", "One-time queries refused or stopped.", queries.failed),
         Counter("hullcast_queries_given_up_total", "One-time queries that clients gave up.", queries.given_up),
-        Counter("hullcast_views_given_up_total", "CREATE VIEW that clients gave up.", server.views.given_up),
+        Counter("hullcast_views_given_up_total", "CREATE VIEW that clients gave up.", server.jobs.given_up[VIEWS]),
         Gauge("hullcast_queries_waiting", "One-time queries whose turn has not come.", queries.waiting),
         Gauge("hullcast_queries_running", "One-time queries being answered.", queries.running),
         *_warehouse(queries.status()),
         *_conditionals(server),
         *_streams(server.streams.status()),
         Gauge("hullcast_feed_bytes", "Changes that followers have not read.", engine.feed.size_bytes),
-        Gauge("hullcast_staged_bytes", "First answers waiting to be fetched.", server.brain.subscribing.staged_bytes),
+        Gauge("hullcast_staged_bytes", "First answers waiting to be fetched.", server.subscribing.staged_bytes),
         each(
             Gauge("hullcast_table_rows", "Rows.", labels=["table"]),
             {name: engine.rows(name) for name in engine.shown_tables},
@@ -84,7 +85,11 @@ def _space(server: Server) -> list[Metric]:
     if space is None:
         return []
     return [
-        Gauge("hullcast_disk_full", "1 while publishes are refused: no room for them.", server.disk_full() is not None),
+        Gauge(
+            "hullcast_disk_full",
+            "1 while publishes are refused: no room for them.",
+            server.commits.disk_full() is not None,
+        ),
         Gauge("hullcast_disk_free_bytes", "Free on the disk of the data directory.", space.free_bytes),
         Gauge("hullcast_disk_reserve_bytes", "Of these, only for the log.", space.reserve_bytes),
     ]
@@ -188,7 +193,7 @@ def _streams(known: dict[str, Any]) -> list[Metric]:
 def _nodes(server: Server) -> Metric:
     """How far behind each node was when it last reported; at most a second old, so never quite 0 under load."""
     lag = Gauge("hullcast_node_lag_updates", "Updates a node had not seen at its report.", labels=["node", "id"])
-    for report in server.live_reports():
+    for report in server.nodes.live():
         through = report.get("through")
         if isinstance(through, int):
             labels = [str(report.get("name", "")), str(report.get("id", ""))]

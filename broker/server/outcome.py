@@ -27,7 +27,7 @@ class LogEntry(NamedTuple):
 class Outcome:
     """What a request leads to. Nothing of it may leave the server before the entry, if there is one, is synced.
 
-    It owns the ranges of its counted installs: if they never leave, they are forgone (`Server._forgo`).
+    It owns the ranges of its counted installs: if they never leave, they are forgone (`Leaving.forgo`).
     """
 
     reply: Body | bytes  # bytes: a body that is encoded already
@@ -38,4 +38,5 @@ class Outcome:
     void: tuple[int, ...] = ()  # channels with more messages than can be sent: their subscribers must begin again
     ordered: bool = False  # the reply must not overtake messages of earlier requests
     on_disk: bool = False  # the reply tells of no row that is not on disk: it passes those that wait for room there
+    at_once: bool = False  # the same, and it tells of none that others wait for: it leaves now
     then: tuple[Outcome, ...] = ()  # what followed from it by itself: it comes right behind, and nobody waits for it

@@ -24,12 +24,13 @@ RETRY_S = 0.25
 
 
 class Step(NamedTuple):
-    """An outcome, its encoded reply, the request it answers, and the rights by which that was allowed."""
+    """An outcome, its encoded reply, the request it answers, the rights by which that was allowed, and who asked."""
 
     request: Request
     outcome: Outcome
     reply: bytes
     rights: Rights | None = None
+    owner: str = ""
 
     @property
     def size_bytes(self) -> int:
@@ -58,13 +59,11 @@ class Pipeline:
     back. Hence a queue that wakes the thread, and a callback that wakes the loop.
     """
 
-    def __init__(self, log: CommitLog, release: Callable[[list[Step]], None], limit_bytes: int) -> None:
+    def __init__(self, log: CommitLog, limit_bytes: int) -> None:
         self._log = log
-        self._release = release
         self._limit_bytes = limit_bytes
         self._gathering: list[Step] = []
         self._syncing: list[Step] = []
-        self._loop = asyncio.get_running_loop()
         self._thread: Thread | None = None  # from the first group on
         self._groups_to_sync: SimpleQueue[bool] = SimpleQueue()  # False: no more; at most one waits
         self._busy = False  # the thread has a group
@@ -76,7 +75,24 @@ class Pipeline:
         self._came_back: asyncio.Future[None] | None = None  # of whoever waits for the thread
         self.waiting_bytes = 0
         self.groups = 0
+        self.begun = False
+
+    def begin(self, release: Callable[[list[Step]], None]) -> None:
+        """Take in steps from now on, on the running event loop; `release` is given those that may leave."""
+        self._loop = asyncio.get_running_loop()
+        self._release = release
         self.failed: asyncio.Future[None] = self._loop.create_future()
+        self.begun = True
+
+    @property
+    def sound(self) -> bool:
+        """Whether steps are taken in, and none has failed."""
+        return self.begun and not self.failed.done()
+
+    def fail(self, error: BaseException) -> None:
+        """The state of the engine, or of the log, is in doubt: nothing that waits may leave, and the server stops."""
+        if not self.failed.done():
+            self.failed.set_exception(error)
 
     @property
     def full(self) -> bool:
@@ -163,8 +179,7 @@ class Pipeline:
             return
         self.stuck = None
         if error is not None:  # nothing that waits may ever be acknowledged: the server must stop
-            if not self.failed.done():
-                self.failed.set_exception(error)
+            self.fail(error)
             return
         self._leave()
         if self._urgent:
@@ -187,8 +202,7 @@ class Pipeline:
         try:
             self._release(steps)
         except Exception as error:  # noqa: BLE001  (`Server.run` raises it)
-            if not self.failed.done():
-                self.failed.set_exception(error)
+            self.fail(error)
 
     async def stop(self) -> None:
         """Sync and release what is still waiting, if there is room for it, then end the thread."""

@@ -9,51 +9,39 @@ file, one by one.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hullcast.broker.scheduling.fair_queue import FairQueue, Queued
-from hullcast.broker.server.open_requests import ByRoute
+from hullcast.broker.server.jobs import ANY, Room, Wait
+from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.sql.text import check_text
 from hullcast.broker.warehouse.answering import no_room
 from hullcast.broker.warehouse.messages import Ask
 from hullcast.network.wire.errors import (
     AnswerGone,
     DeadlineMissed,
-    HullcastError,
-    InvariantBroken,
     Overloaded,
     UnknownTable,
 )
-from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.log.space import DiskSpace
-    from hullcast.broker.scheduling.fair_queue import Measure
+    from hullcast.broker.server.access import Asked
+    from hullcast.broker.server.jobs import Jobs
     from hullcast.broker.server.warehouse import LargeAnswer, Warehouse
     from hullcast.network.wire.bodies import DropRows, FetchRows, Query
-    from hullcast.network.wire.frames import Origin, Request
     from hullcast.network.wire.packing import Scalar
 
-    Check = Callable[[Origin, tuple[str, ...]], None]
-
-log = logger(__name__)
-
-#: Queries that may wait, of all and of one owner; when full, more are refused as Overloaded.
-WAITING, WAITING_PER_OWNER = 1000, 200
-#: Bytes of queries, with their parameters, until they are answered (one that is alone may exceed them).
-WAITING_BYTES, WAITING_BYTES_PER_OWNER = 128 << 20, 64 << 20
-#: Queries that the warehouse process has at once, of all and of one owner: among these its policy chooses.
-ADMITTED, ADMITTED_PER_OWNER = 64, 32
-#: Queries that are refused at once because their deadlines have passed; then others have their turn.
-REFUSED_AT_ONCE = 20
+#: Of the queries that wait the warehouse process has so many at once, and of one owner: among these its policy chooses.
+QUERIES = Room("queries", waiting=1000, waiting_per_owner=200, at_once=64, at_once_per_owner=32)
+#: Portions being read: one of each large answer.
+FETCHES = Room("fetches", waiting=ANY, waiting_per_owner=ANY)
 #: Texts whose tables are remembered.
 REMEMBERED = 1024
 #: Large answers that are kept to be fetched, of all and of one owner, and their bytes.
@@ -65,83 +53,65 @@ TICKET_BYTES = 16
 
 
 @dataclass(eq=False, slots=True)
-class _Asked(Queued):
-    """A query, while it waits and while the warehouse has it."""
-
-    request: Request
-    query: Query
-    seq: int  # of the last update that was applied when it came
-    began: float = 0.0  # when the warehouse got it
-
-    def missed(self) -> DeadlineMissed:
-        """It was not even asked in time."""
-        assert self.query.deadline_s is not None
-        return DeadlineMissed(self.query.deadline_s, time.monotonic() - self.arrived, 0.0)
-
-
-@dataclass(eq=False, slots=True)
 class _Kept:
     """The rest of a large answer, which its owner may fetch."""
 
     ticket: bytes
-    owner: str
+    asked: Asked[Query]
     tables: tuple[str, ...]
-    sql: str
     rest: LargeAnswer
     until: float
-    request: Request  # the query's
+    give_up: Callable[[_Kept], None]
     fetched: int = 0  # portions, of which the last may be fetched again
     done: bool = False  # the very last one was fetched: it is kept only in case it was lost on its way
-    fetching: asyncio.Task[None] | None = None
+    fetching: asyncio.Task[Any] | None = None
 
     @property
-    def may_move(self) -> bool:
-        """Whether it may be fetched by another link: by whoever has the key."""
-        return self.request.origin is not None and self.request.origin.key is not None
+    def owner(self) -> str:
+        """Who may fetch it."""
+        return self.asked.access.owner
+
+    def stop(self) -> None:
+        """Nobody will fetch it."""
+        self.give_up(self)
+
+    def link_gone(self) -> None:
+        """The same, unless it may be fetched by another link: by whoever has the key."""
+        if not self.asked.access.keyed:
+            self.give_up(self)
 
 
 class Queries:
-    """The queries that wait, those that the warehouse has, and large answers that wait to be fetched."""
+    """Which tables texts read, and large answers that wait to be fetched."""
 
-    def __init__(
-        self,
-        engine: ServedEngine,
-        warehouse: Warehouse,
-        check: Check,
-        refusal: Callable[[HullcastError, Request], bytes],
-        done: Callable[[Request, bytes], None],
-        fetched: Callable[[Request, bytes], None],
-        space: DiskSpace | None = None,
-    ) -> None:
+    def __init__(self, engine: ServedEngine, warehouse: Warehouse, jobs: Jobs, space: DiskSpace | None) -> None:
         """`space` is that of the disk on which large answers are, if some of it is reserved."""
-        self._engine, self.warehouse = engine, warehouse
-        self._check, self._refusal, self._done, self._fetched = check, refusal, done, fetched
-        self._space = space
-        self._queue: FairQueue[_Asked] = FairQueue(ADMITTED_PER_OWNER)
-        self._running: dict[_Asked, asyncio.Task[None]] = {}
-        self._fetching: set[asyncio.Task[None]] = set()
-        self._open: ByRoute[_Asked | _Kept | asyncio.Task[None]] = ByRoute()  # all of these, by the request
-        self._something = asyncio.Event()
+        self._engine, self.warehouse, self._jobs, self._space = engine, warehouse, jobs, space
         self._tables: dict[str, tuple[str, ...]] = {}  # of texts
         self._tables_as_of = -1
         self._kept: dict[bytes, _Kept] = {}
-        self.answered = self.failed = self.given_up = 0
+        self.answered = self.failed = self._not_fetched = 0
         self.late = 0  # past their deadline before the warehouse had them; it counts the others
 
     @property
     def waiting(self) -> int:
         """Queries whose turn has not come, here or in the warehouse (of that as of half a second ago)."""
-        return len(self._queue) + min(len(self._running), self.warehouse.reported("waiting"))
+        return self._jobs.waiting(QUERIES) + min(self.admitted, self.warehouse.reported("waiting"))
 
     @property
     def running(self) -> int:
         """Queries being answered, as of half a second ago."""
-        return min(len(self._running), self.warehouse.reported("running"))
+        return min(self.admitted, self.warehouse.reported("running"))
 
     @property
     def admitted(self) -> int:
         """Queries that the warehouse has."""
-        return len(self._running)
+        return self._jobs.running(QUERIES)
+
+    @property
+    def given_up(self) -> int:
+        """Queries that nobody waited for any more, or whose rest nobody fetched."""
+        return self._jobs.given_up[QUERIES] + self._not_fetched
 
     @property
     def kept_bytes(self) -> int:
@@ -162,169 +132,51 @@ class Queries:
             "kept_bytes": self.kept_bytes,
         }
 
-    def put(self, request: Request, query: Query, owner: str) -> None:
-        """Queue a query. If too many wait, it is Overloaded, or else a query of an owner that has more waiting."""
-        check_text(query.sql)
-        now, size = time.monotonic(), len(request.body)
-        deadline = None if query.deadline_s is None else now + query.deadline_s
-        item, queue = _Asked(owner, now, size, deadline, request, query, self._engine.seq), self._queue
-        if queue.waiting_of(owner) >= WAITING_PER_OWNER:
-            raise Overloaded("queries waiting", WAITING_PER_OWNER)
-        if queue.holds(owner) and queue.held_by(owner) + size > WAITING_BYTES_PER_OWNER:
-            raise Overloaded("bytes of queries waiting", WAITING_BYTES_PER_OWNER)
-        while len(queue) >= WAITING:
-            self._make_room(Overloaded("queries waiting", WAITING), item, "items")
-        while queue.held_bytes and queue.held_bytes + size > WAITING_BYTES:
-            self._make_room(Overloaded("bytes of queries waiting", WAITING_BYTES), item, "bytes")
-        queue.add(item)
-        self._open.add(request, item)
-        self._begin_next()
-        if len(queue):
-            self._something.set()
+    def wait(self, asked: Asked[Query]) -> Wait:
+        """Ask the warehouse when its turn comes."""
+        check_text(asked.body.sql)
+        asked.access.check("query")
+        arrived, within_s = time.monotonic(), asked.body.deadline_s
+        run = partial(self._serve, asked, arrived, self._engine.seq)
+        deadline = None if within_s is None else arrived + within_s
+        return Wait(QUERIES, run, deadline, partial(self._missed, within_s or 0.0, arrived))
 
-    def _make_room(self, refusal: Overloaded, newcomer: _Asked, measure: Measure) -> None:
-        """Refuse the latest query of the owner that has most waiting; raise `refusal` if that is the newcomer's."""
-        queue = self._queue
-        most = queue.most(measure)
-        mine = queue.waiting_of(newcomer.owner, measure) + (1 if measure == "items" else newcomer.size_bytes)
-        if most is None or queue.waiting_of(most, measure) <= mine:
-            raise refusal
-        latest = queue.latest_of(most)
-        self._remove(latest)
-        self._done(latest.request, self._refusal(refusal, latest.request))
+    def _missed(self, within_s: float, arrived: float) -> DeadlineMissed:
+        """It was not even asked in time."""
+        self.late += 1
+        self.failed += 1
+        return DeadlineMissed(within_s, time.monotonic() - arrived, 0.0)
 
-    # --- what nobody waits for any more -----------------------------------------------------------------------
-
-    def give_up(self, request: Request) -> None:
-        """A client does not wait any more for the answer to its query, which had the same id. It is stopped wherever it
-        is; if it was answered meanwhile, what is kept of it is dropped."""
-        for asked in self._open.of(request):
-            self._stop(asked)
-
-    def drop(self, body: DropRows, owner: str) -> None:
-        """The rest of an answer will not be fetched."""
-        kept = self._kept.get(body.ticket)
-        if kept is not None and kept.owner == owner:
-            self.given_up += not kept.done
-            self._drop(body.ticket)
-
-    def gone(self, links: Sequence[int], route: tuple[int, ...] = ()) -> None:
-        """Nobody takes answers any more by these links of the node at the end of the route (without one: by our own).
-        Large answers of a key are kept for a while: it may return by another link."""
-        for asked in self._open.below(links, route):
-            if not isinstance(asked, _Kept) or not asked.may_move:
-                self._stop(asked)
-
-    def _stop(self, asked: _Asked | _Kept | asyncio.Task[None]) -> None:
-        match asked:
-            case _Asked():
-                self.given_up += 1
-                if asked.serving:
-                    self._running[asked].cancel()
-                else:
-                    self._remove(asked)
-            case _Kept():
-                self.given_up += not asked.done
-                self._drop(asked.ticket)
-            case fetching:
-                fetching.cancel()
-
-    async def run(self) -> None:
-        """Answer queries until cancelled."""
+    async def _serve(self, asked: Asked[Query], arrived: float, seq: int) -> Outcome:
+        """The reply to a query that came when everything up to `seq` had been applied."""
         try:
-            while True:
-                urgent = self._queue.most_urgent()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout_at(None if urgent is None else _loop_time(urgent.deadline)):
-                        await self._something.wait()
-                self._something.clear()
-                self._refuse_late()
-                while self._begin_next():  # noqa: ASYNC110  it begins one each time
-                    await asyncio.sleep(0)  # others have their turns in between
-        finally:
-            tasks = [*self._running.values(), *self._fetching]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            for ticket in list(self._kept):
-                self._drop(ticket)
-            await self.warehouse.stop()
-
-    def _refuse_late(self) -> None:
-        """Answer queries whose deadline has passed while they waited, some at a time."""
-        now = time.monotonic()
-        for _ in range(REFUSED_AT_ONCE):
-            item = self._queue.most_urgent()
-            if item is None or item.deadline is None or item.deadline > now:
-                return
-            self._remove(item)
+            body = await self._answer(asked, arrived, seq)
+        except UnknownTable as error:
             self.failed += 1
-            self.late += 1
-            self._done(item.request, self._refusal(item.missed(), item.request))
-
-    def _begin_next(self) -> bool:
-        """Let the warehouse have the query whose turn it is, if there is room for one."""
-        item = self._queue.next() if len(self._running) < ADMITTED else None
-        if item is None:
-            return False
-        self._queue.begin(item)
-        item.began = time.monotonic()
-        self._running[item] = task = asyncio.create_task(self._serve(item), name="server.query")
-        task.add_done_callback(partial(self._ended, item))
-        return True
-
-    def _remove(self, item: _Asked) -> None:
-        """A query does not wait any more, and is not served either."""
-        self._queue.remove(item)
-        self._open.discard(item.request, item)
-
-    def _ended(self, item: _Asked, task: asyncio.Task[None]) -> None:
-        """A query was answered, or given up: its owner had the warehouse's time in both cases."""
-        now = time.monotonic()
-        del self._running[item]
-        self._open.discard(item.request, item)
-        self._queue.end(item, now - item.began, now)
-        if len(self._queue):
-            self._something.set()
-
-    async def _serve(self, item: _Asked) -> None:
-        try:
-            body = await self._answer(item)
-            self.answered += 1
-        except HullcastError as error:
-            self.failed += 1
-            if isinstance(error, InvariantBroken) and self._engine.broken:
-                raise
-            if isinstance(error, UnknownTable):
-                error = UnknownTable(error.table, tuple(self._engine.shown_tables))
-            body = self._refusal(error, item.request)
-        except Exception as error:
-            self.failed += 1
-            log.exception("query failed")
-            body = self._refusal(
-                InvariantBroken(f"{type(error).__name__} in a query; nothing was changed"), item.request
-            )
-        self._done(item.request, body)
-
-    async def _answer(self, item: _Asked) -> bytes:
-        """The encoded reply to a query; the rest of it, if there is one, is kept."""
-        origin, query = item.request.origin, item.query
-        assert origin is not None
-        self._check(origin, ())
-        try:
-            async with asyncio.timeout_at(_loop_time(item.deadline)):
-                tables = await self._ready(item.owner, query.sql, item.seq)
+            raise UnknownTable(error.table, tuple(self._engine.shown_tables)) from error
         except TimeoutError:
-            self.late += 1
-            raise item.missed() from None
-        self._check(origin, tables)  # with the rights in force now
+            raise self._missed(asked.body.deadline_s or 0.0, arrived) from None
+        except Exception:
+            self.failed += 1
+            raise
+        self.answered += 1
+        return Outcome(body, ordered=True, on_disk=True)
+
+    async def _answer(self, asked: Asked[Query], arrived: float, seq: int) -> bytes:
+        """The encoded reply; the rest of it, if there is one, is kept."""
+        query, access = asked.body, asked.access
+        access.check("query")
+        deadline = None if query.deadline_s is None else arrived + query.deadline_s
+        async with asyncio.timeout_at(_loop_time(deadline)):
+            tables = await self._ready(access.owner, query.sql, seq)
+        access.check("query", self._engine.spelt(tables))  # with the rights in force now
         ticket = os.urandom(TICKET_BYTES)
         terms = (query.freshness, query.deadline_s, query.priority, query.read_set == "consistent")
-        ask = Ask(0, item.owner, query.sql, tuple(query.parameters), tables, item.arrived, ticket, *terms)
+        ask = Ask(0, access.owner, query.sql, tuple(query.parameters), tables, arrived, ticket, *terms)
         body, rest = await self.warehouse.ask(ask)
         if rest is not None:
-            request = item.request._replace(body=b"")
-            self._keep(_Kept(ticket, item.owner, tables, query.sql, rest, time.monotonic() + KEPT_S, request))
+            asked = asked._replace(request=asked.request._replace(body=b""))
+            self._keep(_Kept(ticket, asked, tables, rest, time.monotonic() + KEPT_S, self._give_up))
         return body
 
     async def _ready(self, owner: str, sql: str, seq: int) -> tuple[str, ...]:
@@ -373,7 +225,7 @@ class Queries:
                     kept.rest.close()
                     raise Overloaded("large answers being fetched", most)
         self._kept[kept.ticket] = kept
-        self._open.add(kept.request, kept)
+        self._jobs.keep(kept.asked.request, kept)
         kept.rest.on_growth = lambda: self._bound(kept)
         self._bound(kept)
 
@@ -394,7 +246,7 @@ class Queries:
             mine = sum(one.rest.size_bytes for one in self._kept_of(kept.owner))
             if mine > (self.kept_bytes + self._space.room_bytes) // 2:
                 self.warehouse.withdraw(kept.rest)
-                kept.rest.fail(no_room(kept.sql, self._space))
+                kept.rest.fail(no_room(kept.asked.body.sql, self._space))
                 return
         for owner, most in ((kept.owner, KEPT_BYTES_PER_OWNER), (None, KEPT_BYTES)):
             while sum(one.rest.size_bytes for one in self._kept_of(owner)) > most:
@@ -410,43 +262,48 @@ class Queries:
 
     def _drop(self, ticket: bytes) -> None:
         kept = self._kept.pop(ticket)
-        self._open.discard(kept.request, kept)
+        self._jobs.let_go(kept.asked.request, kept)
         if kept.fetching is not None:
             kept.fetching.cancel()
         self.warehouse.withdraw(kept.rest)
         kept.rest.close()
 
-    def fetch(self, request: Request, body: FetchRows, owner: str) -> None:
+    def _give_up(self, kept: _Kept) -> None:
+        self._not_fetched += not kept.done
+        self._drop(kept.ticket)
+
+    def drop(self, asked: Asked[DropRows]) -> None:
+        """The rest of an answer will not be fetched."""
+        kept = self._kept.get(asked.body.ticket)
+        if kept is not None and kept.owner == asked.access.owner:
+            self._give_up(kept)
+
+    def fetch(self, asked: Asked[FetchRows]) -> Wait:
         """Answer with a portion as soon as it is there."""
-        kept = self._kept.get(body.ticket)
-        if kept is None or kept.owner != owner:
-            raise AnswerGone(
-                body.part,
-                f"it was not fetched for {KEPT_S:g} s, or the connection was lost, or the server was restarted",
-            )
-        assert request.origin is not None
-        self._check(request.origin, kept.tables)
-        if body.part not in (kept.fetched, kept.fetched + 1) or body.part < 1:
-            raise AnswerGone(body.part, "portions are fetched in their order")
+        part, kept = asked.body.part, self._kept.get(asked.body.ticket)
+        if kept is None or kept.owner != asked.access.owner:
+            why = f"it was not fetched for {KEPT_S:g} s, or the connection was lost, or the server was restarted"
+            raise AnswerGone(part, why)
+        asked.access.check("query", self._engine.spelt(kept.tables))
+        if part not in (kept.fetched, kept.fetched + 1) or part < 1:
+            raise AnswerGone(part, "portions are fetched in their order")
+        return Wait(FETCHES, partial(self._fetch, kept, part))
+
+    async def _fetch(self, kept: _Kept, part: int) -> Outcome:
         if kept.fetching is not None:
             raise Overloaded("fetches of one answer", 1)
-        kept.fetching = task = asyncio.create_task(self._fetch(request, body, kept), name="server.fetch")
-        self._fetching.add(task)
-        self._open.add(request, task)
-        task.add_done_callback(partial(self._fetch_ended, request, kept))
-
-    def _fetch_ended(self, request: Request, kept: _Kept, task: asyncio.Task[None]) -> None:
-        self._fetching.discard(task)
-        self._open.discard(request, task)
-        kept.fetching, kept.until = None, time.monotonic() + KEPT_S
-
-    async def _fetch(self, request: Request, body: FetchRows, kept: _Kept) -> None:
+        kept.fetching = asyncio.current_task()
         try:
-            portion, last = await kept.rest.read(body.part - 1)
-            kept.fetched, kept.done = body.part, last
-        except HullcastError as error:
-            portion = self._refusal(error, request)
-        self._fetched(request, portion)
+            portion, last = await kept.rest.read(part - 1)
+            kept.fetched, kept.done = part, last
+            return Outcome(portion, at_once=True)
+        finally:
+            kept.fetching, kept.until = None, time.monotonic() + KEPT_S
+
+    def close(self) -> None:
+        """Drop all large answers."""
+        for ticket in list(self._kept):
+            self._drop(ticket)
 
 
 def _loop_time(moment: float | None) -> float | None:

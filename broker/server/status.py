@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hullcast.broker.queries.derived import is_hidden
+from hullcast.broker.server.history import HISTORY
 
 if TYPE_CHECKING:
     from hullcast.broker.server.service import Server
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 def server_status(server: Server) -> dict[str, object]:
     """One map: the server itself, its tables, its channels, and what the nodes have reported."""
     engine, log = server.engine, server.log.statistics()
-    space, full = server.storage.space, server.disk_full()
+    space, full = server.storage.space, server.commits.disk_full()
     return {
         "name": server.settings.name,
         "id": server.id.hex(),
@@ -23,7 +24,7 @@ def server_status(server: Server) -> dict[str, object]:
         "uptime_s": time.monotonic() - server.started,
         "seq": engine.seq,
         "through": server.children.through,
-        "requests": server.requests,
+        "requests": server.hall.requests,
         "tables": {name: engine.rows(name) for name in engine.shown_tables},
         "streams": {
             stream.store.table.name: stream.facts()
@@ -52,8 +53,8 @@ def server_status(server: Server) -> dict[str, object]:
             "disk_full": None if full is None else str(full),
         },
         "retention_bytes": server.retention.size_bytes,
-        "refused": server.brain.refused,
-        "failed": server.brain.failures,
+        "refused": server.hall.refused,
+        "failed": server.hall.failures,
         "longest_pause_s": server.pauses.longest_s,
         "recent_pause_s": server.pauses.recent_s,
         "queries": server.queries.status(),
@@ -61,9 +62,9 @@ def server_status(server: Server) -> dict[str, object]:
         "history": {
             "answered": server.history.answered,
             "failed": server.history.failed,
-            "waiting": server.history.waiting,
+            "waiting": server.jobs.waiting(HISTORY),
         },
-        "nodes": server.live_reports(),
+        "nodes": server.nodes.live(),
     }
 
 

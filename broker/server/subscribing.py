@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -54,11 +54,12 @@ from hullcast.network.wire.frames import Install
 from hullcast.network.wire.values import parameter_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.reformulate.channel import Attended, Channel
     from hullcast.broker.scheduling.driver import Work
+    from hullcast.broker.server.access import Access
     from hullcast.broker.server.attendance import Attendance, Attending
     from hullcast.broker.server.conditionals import Conditional, Conditionals
     from hullcast.broker.server.retention import Retention
@@ -93,7 +94,6 @@ TRIES = 4
 class Limits:
     """How much one request may ask for, and all together."""
 
-    rows: int  # in one batch
     subscriptions: int  # in one request
     groups: int  # in one request
     channels: int  # open at once, of all clients together
@@ -110,12 +110,6 @@ Needs: TypeAlias = "tuple[tuple[Action, tuple[str, ...]], ...]"
 #: By the number of a group that is a conditional subscription: what it needs, or why it cannot be subscribed to.
 Prepared: TypeAlias = "Mapping[int, Needs | HullcastError]"
 NOTHING_PREPARED: Prepared = MappingProxyType({})
-
-
-class May(Protocol):
-    """Raises NotPermitted unless the sender may do that, by the rights in force at that moment."""
-
-    def __call__(self, action: Action, tables: Iterable[str] = ()) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -139,10 +133,10 @@ class _Asked:
         """The moment after which it has not heard everything."""
         return self.since if self.since is not None else min((seq for _, seq in self.runs), default=0)
 
-    def check(self, may: May) -> None:
+    def check(self, access: Access) -> None:
         """NotPermitted unless the sender may have this, by the rights in force now."""
         for action, tables in self.needs:
-            may(action, tables)
+            access.check(action, tables)
 
     def again(self) -> None:
         """Drop what it has: it begins with a new snapshot."""
@@ -160,14 +154,18 @@ class _Asked:
 class _Request:
     """A request on its way through the slices."""
 
-    may: May
+    access: Access
     asked: list[_Asked] = field(default_factory=list)
     failed: list[Opened] = field(default_factory=list)
-    owner: str = ""
     held_bytes: int = 0  # first answers, staged or not
     parts: list[bytes] = field(default_factory=list)  # staged answers
     fetched: int = 0  # of the parts
     until: float = 0.0
+
+    @property
+    def owner(self) -> str:
+        """Whom it counts for."""
+        return self.access.owner
 
 
 class Subscribing:
@@ -181,10 +179,12 @@ class Subscribing:
         retention: Retention,
         conditionals: Conditionals,
         limits: Limits,
+        make_for: Callable[[str, str], None],
         *,
-        durable: bool = False,
+        durable: bool,
     ) -> None:
-        """`durable`: positions in streams mean the same as in earlier runs, since the server goes on from its log."""
+        """`make_for` makes what the text of an owner's subscription needs, before it is subscribed to. `durable`:
+        positions in streams mean the same as in earlier runs, since the server goes on from its log."""
         self._engine = engine
         self._durable = durable
         self._conditionals = conditionals
@@ -194,7 +194,7 @@ class Subscribing:
         self._limits = limits
         self._staged: dict[bytes, _Request] = {}  # by ticket
         self._held: Counter[str] = Counter()  # bytes of first answers, by owner
-        self.make_for: Callable[[str, str], None] = lambda sql, owner: None  # called before a text is subscribed to
+        self._make_for = make_for
 
     @property
     def staged_bytes(self) -> int:
@@ -202,12 +202,12 @@ class Subscribing:
         return sum(request.held_bytes for request in self._staged.values())
 
     def subscribe(
-        self, body: Subscribe, may: May, owner: str, now: Callable[[], float], prepared: Prepared = NOTHING_PREPARED
+        self, body: Subscribe, access: Access, now: Callable[[], float], prepared: Prepared = NOTHING_PREPARED
     ) -> Work:
         """All groups of a request in one reply. The result is an Outcome. Conditionals that it subscribes to were made
         before, by `Evaluating`: `prepared` says what each needs, or why there is none."""
         if body.ticket is not None:
-            request = self._kept(body.ticket, owner)
+            request = self._kept(body.ticket, access.owner)
             del self._staged[body.ticket]
             try:
                 return (yield from self._finish(request, now))
@@ -217,7 +217,7 @@ class Subscribing:
         since = body.since if body.epoch == self._epoch else None
         if body.epoch not in (None, self._epoch) and not self._durable:
             body = replace(body, groups=tuple(_of_another_stream(group) for group in body.groups))
-        request = _Request(may, owner=owner)
+        request = _Request(access)
         try:
             spent = 0.0
             for group in body.groups:
@@ -291,10 +291,10 @@ class Subscribing:
         """A group's channel (opened if need be), and whether what it missed since then is still here."""
         attended: Attended
         if group.trigger is None:
-            request.may("subscribe", self._engine.tables_named(group.sql))
-            refuse_views(self._engine, group.sql, request.may)
+            request.access.check("subscribe", self._engine.tables_named(group.sql))
+            refuse_views(self._engine, group.sql, request.access)
             self._attendance.shares.check(request.owner, self._engine.channel_needed(group.sql))
-            self.make_for(group.sql, request.owner)
+            self._make_for(group.sql, request.owner)
             attended = yield from self._engine.attending(group.sql, parameter_columns(group), group.count)
             needs: Needs = (("subscribe", attended.reads),)
             costs: str | None = attended.channel.name
@@ -424,7 +424,7 @@ class Subscribing:
         if body.part >= len(request.parts):
             raise UsageError(f"there is no part {body.part} of these answers, only 0 to {len(request.parts) - 1}")
         for one in request.asked:
-            one.check(request.may)
+            one.check(request.access)
         if body.part >= request.fetched:  # fetching the same part again does not keep them for ever
             request.fetched, request.until = body.part + 1, now + STAGED_S
         return request.parts[body.part]
@@ -465,7 +465,7 @@ class Subscribing:
         specs: dict[int, ChannelSpec] = {}
         for one in request.asked:
             try:
-                one.check(request.may)  # it may have taken a while
+                one.check(request.access)  # it may have taken a while
             except HullcastError as error:
                 if len(request.asked) == 1:
                     raise
@@ -522,16 +522,16 @@ class Subscribing:
         return replay
 
 
-def refuse_views(engine: ServedEngine, sql: str, may: May, *, condition: bool = False) -> None:
+def refuse_views(engine: ServedEngine, sql: str, access: Access, *, condition: bool = False) -> None:
     """SqlError if a subscription or a condition names a view. It names no view that the sender may not query, and no
     table that the sender may not read."""
     views = engine.views_named(sql)
     if not views:
         return
-    may("query", [view.name for view in views])
+    access.check("query", [view.name for view in views])
     names = list(dict.fromkeys(table.name for view in views for table in view.tables))
     try:
-        may("subscribe", names)
+        access.check("subscribe", names)
     except NotPermitted:
         names = []
     raise engine.not_pushed(views[0], sql, names, condition=condition)

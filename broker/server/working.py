@@ -41,14 +41,16 @@ class Working:
         self._ended = False
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hullcast-work")
 
-    def put(
-        self, owner: str, work: Work, done: WhenDone, size_bytes: int = 0, yielded: float | Elsewhere | None = None
-    ) -> Item:
+    def put(self, owner: str, work: Work, done: WhenDone, yielded: float | Elsewhere | None = None) -> Item:
         """Take in work, as `Driver.put` does. `done` is called in the very turn in which the last slice ends: what
-        the work found out then still holds. Overloaded if too much waits already."""
-        item = self._driver.put(owner, work, done, size_bytes, yielded)
+        the work found out then still holds."""
+        item = self._driver.put(owner, work, done, yielded)
         self._something.set()
         return item
+
+    def withdraw(self, item: Item) -> None:
+        """The result of some work is no longer needed."""
+        self._driver.withdraw(item)
 
     async def do(self, owner: str, work: Work) -> Any:
         """The result of some work; by the time it is here, more may have happened. Cancelled if `run` ends first."""

@@ -609,15 +609,7 @@ class Information(Body):
     values: Annotated[dict[str, Any], mapping("information")]
 
 
-def only_ends(encoded: bytes) -> bool:
-    """Whether an encoded body, as we write it, is one that only ends something: a look at its first bytes."""
-    return encoded.startswith(_ENDS)
-
-
 def tag_of(encoded: bytes) -> str:
     """The kind of an encoded body, as we write it, by a look at its first bytes; else empty."""
     size = encoded[1] & 0x1F if len(encoded) > 1 and encoded[1] >> 5 == 0b101 else 0
     return encoded[2 : 2 + size].decode("ascii", "replace")
-
-
-_ENDS = (b"\x91\xa7give_up", b"\x92\xa9drop_rows", b"\x92\xa4gone", b"\x92\xa4left")

@@ -29,7 +29,7 @@ def desk_with(**granted: object) -> Desk:
         if statement is not None:
             desk.engine.execute(statement)
 
-    desk.brain.subscribing.make_for = make_for
+    desk.make_for = make_for  # type: ignore[method-assign]
     for sql in (*CREATES, f"CREATE STREAM J AS SELECT r.A, s.B {ON}"):
         desk.execute(sql)
     desk.rights = Rights.parse({"key": [{"name": "somebody", "public": KEY, **granted}]})

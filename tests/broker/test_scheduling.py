@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hullcast.broker.scheduling.driver import WAITING_PER_OWNER, Driver, Elsewhere, WhenDone, Work, finish
+from hullcast.broker.scheduling.driver import Driver, Elsewhere, WhenDone, Work, finish
 from hullcast.broker.scheduling.policy import OUTDATED, FairShare, Item, Ready
-from hullcast.network.wire.errors import Overloaded
 
 
 class SimulatedClock:
@@ -213,15 +212,6 @@ def test_withdrawn_work_is_closed_and_never_reported() -> None:
     assert not len(driver)
 
 
-def test_an_owner_cannot_queue_without_end() -> None:
-    run = Run(Fifo())
-    for i in range(WAITING_PER_OWNER):
-        run.put("a", str(i), slices=1, cost_s=1.0)
-    with pytest.raises(Overloaded):
-        run.put("a", "one more", slices=1, cost_s=1.0)
-    run.put("b", "other", slices=1, cost_s=1.0)
-
-
 def test_work_can_be_finished_at_once() -> None:
     assert finish(asks_kindly()) == 21
 
@@ -233,7 +223,7 @@ def test_work_whose_first_slice_was_done_outside_goes_on_from_there() -> None:
         yielded = next(work)
         if steps == 2:
             yielded = work.send(20)
-        driver.put("a", work, lambda result, error: results.append((result, error)), yielded=yielded)
+        driver.put("a", work, lambda result, error: results.append((result, error)), yielded)
     while len(driver):
         driver.step()
     assert results == [(21, None)] * 2
@@ -243,25 +233,6 @@ def asks_kindly() -> Work:
     first = yield lambda: lambda: 20
     yield 0.1
     return first + 1
-
-
-def test_work_that_waits_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hullcast.broker.scheduling.driver.WAITING_BYTES_PER_OWNER", 10)
-    monkeypatch.setattr("hullcast.broker.scheduling.driver.WAITING_BYTES", 15)
-    driver = Driver(Fifo(), SimulatedClock())
-
-    def put(owner: str, size_bytes: int) -> None:
-        driver.put(owner, asks_kindly(), lambda result, error: None, size_bytes)
-
-    put("a", 11)  # a single one may be larger
-    with pytest.raises(Overloaded, match="bytes of requests"):
-        put("a", 1)
-    put("b", 4)
-    with pytest.raises(Overloaded, match="bytes of requests"):
-        put("c", 1)
-    while len(driver):
-        driver.step()
-    put("a", 10)
 
 
 def test_standing_items_take_turns_with_work_that_ends_while_they_are_awake() -> None:

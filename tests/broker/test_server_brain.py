@@ -1,4 +1,4 @@
-"""The server's brain: requests in, outcomes as data; no socket, no disk."""
+"""What the server decides: requests in, outcomes as data; no socket, no disk."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from hullcast.broker.reformulate.selection import SelectionChannel
 from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.server import subscribing
 from hullcast.broker.server.attendance import Attendance
-from hullcast.broker.server.brain import Brain
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.retention import Retention
-from hullcast.broker.server.subscribing import Limits
 from hullcast.broker.sql.query import Predicates
 from hullcast.network.matching.messages import query_boxes
 from hullcast.network.security.rights import Rights
@@ -28,6 +26,7 @@ from hullcast.network.wire.errors import Overloaded, from_wire
 from hullcast.network.wire.frames import Origin, Request
 from hullcast.network.wire.packing import Scalar
 from hullcast.network.wire.values import keys_to_column, rows_to_columns, to_list
+from tests.support.office import Office
 
 TABLE = "CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, RISK REAL, PER REAL, SECTOR TEXT)"
 MIN = "SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN ? AND ?"
@@ -37,7 +36,7 @@ KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
 
 
 class Desk:
-    """A brain with everything around it, and short ways to ask it."""
+    """An office, and short ways to ask it."""
 
     def __init__(
         self, rights: Rights | None = None, window: int = 1 << 20, publishers: Publishers | None = None
@@ -48,16 +47,16 @@ class Desk:
         self.attendance = Attendance(self.engine, 30.0, lambda _, partitions: np.full(len(partitions), self.held))
         self.retention = Retention(window)
         self.rights = rights or Rights.everything()
-        self.brain = Brain(
+        self.office = Office(
             self.engine,
-            b"e" * 16,
-            Publishers() if publishers is None else publishers,
-            lambda: self.rights,
-            self.attendance,
-            self.retention,
-            lambda: {"seq": self.engine.seq},
-            lambda: self.wanted,
-            limits=Limits(rows=1000, subscriptions=100, groups=50, channels=3),
+            publishers,
+            rights=lambda: self.rights,
+            attendance=self.attendance,
+            retention=self.retention,
+            wanted=lambda: self.wanted,
+            status=lambda: {"seq": self.engine.seq},
+            epoch=b"e" * 16,
+            make_for=lambda sql, owner: self.make_for(sql, owner),  # noqa: PLW0108  (a test may replace it)
         )
         self.number = 0
 
@@ -65,8 +64,12 @@ class Desk:
         return self.handle(body, Request(1, (1,), Origin(key, ""), bodies.encode(body), after, again))
 
     def handle(self, body: bodies.Body, request: Request, now: float = 0.0) -> Outcome:
-        outcome: Outcome = finish(self.brain.work(body, request, "", lambda: now))
+        self.office.moment = now
+        outcome: Outcome = finish(self.office.work(body, request))
         return outcome
+
+    def make_for(self, sql: str, owner: str) -> None:
+        """Called before a text is subscribed to."""
 
     def execute(self, sql: str) -> Outcome:
         self.number += 1
@@ -79,7 +82,7 @@ class Desk:
 
     def subscribe(self, sql: str, *parameters: Scalar, since: int | None = None) -> Outcome:
         group = bodies.Group(1, sql, parameters, 1)
-        return self.ask(bodies.Subscribe((group,), since, self.brain.epoch))
+        return self.ask(bodies.Subscribe((group,), since, self.office.epoch))
 
 
 def subscribed(outcome: Outcome) -> bodies.Subscribed:
@@ -208,7 +211,7 @@ def test_made_up_publishers_never_let_a_late_retry_undo_a_newer_value(flooding: 
         columns, absent = rows_to_columns([{"SYMBOL": "B", "PER": 1.0}])
         flood = desk.ask(bodies.Publish("STOCK", columns, absent, made, 1), KEYS[flooding])
         assert isinstance(flood.reply, bodies.Done)
-    desk.brain.publishers.check()
+    desk.office.publishers.check()
     late = desk.ask(price(ME, 2, 1.0), KEY, again=True)
     if flooding == "mallory":
         assert late.reply == first.reply
@@ -412,7 +415,7 @@ def test_requests_that_come_to_nothing_leave_no_range(joining: Desk, monkeypatch
         staged = joining.subscribe(PEERS, 5, 10).reply
     assert isinstance(staged, bodies.Staged)
     assert ranges(joining) == [(2, 2)]  # the client may still fetch it
-    joining.brain.subscribing.expire(subscribing.STAGED_S + 1)
+    joining.office.subscribing.expire(subscribing.STAGED_S + 1)
     assert ranges(joining) == [(1, 1)]
 
 
@@ -460,7 +463,7 @@ def test_many_ranges_come_and_go_in_slices(joining: Desk, monkeypatch: pytest.Mo
     body = bodies.Subscribe((bodies.Group(1, PEERS, (np.arange(35.0), np.arange(35.0) + 1), 35),))
     request = Request(1, (1,), Origin(None, ""), bodies.encode(body))
     joining.subscribe(PEERS, 100, 101)
-    work = joining.brain.work(body, request, "", lambda: 0.0)
+    work = joining.office.work(body, request)
     seen = []
     for _ in range(3):
         work.send(None)
@@ -488,7 +491,7 @@ def test_partitions_of_ranges_that_come_in_slices_outlive_sweeps_in_between(
     columns = (keys_to_column(names), keys_to_column(["B"] * 5))[: by.count("?")]
     body = bodies.Subscribe((bodies.Group(1, sql, columns, 5),))
     request = Request(1, (1,), Origin(None, ""), bodies.encode(body))
-    work = joining.brain.work(body, request, "", lambda: 0.0)
+    work = joining.office.work(body, request)
     for i in range(4):
         work.send(None)
         joining.publish({"SYMBOL": "B", "SECTOR": f"another {i}", "PER": 1.0})
@@ -580,7 +583,7 @@ def test_what_is_not_allowed_is_refused_counted_and_not_done(desk: Desk, body: b
     desk.rights = Rights.parse(RIGHTS)
     outcome = desk.ask(body, KEY)
     assert "reader does not have the right" in refusal(outcome)
-    assert desk.brain.refused == 1
+    assert desk.office.hall.refused == 1
     assert outcome.entry is None
 
 
@@ -672,7 +675,7 @@ def test_first_answers_of_many_groups_end_before_they_fill_the_memory(
 
 def test_who_has_too_much_staged_may_try_again_later(staging: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     ticket = staged(staging.subscribe(ROWS, 0)).ticket
-    monkeypatch.setattr(subscribing, "HELD_BYTES_PER_OWNER", staging.brain.subscribing.staged_bytes + 100)
+    monkeypatch.setattr(subscribing, "HELD_BYTES_PER_OWNER", staging.office.subscribing.staged_bytes + 100)
     outcome = staging.subscribe(ROWS, 0)
     assert isinstance(outcome.reply, bodies.Failed)
     assert isinstance(from_wire(outcome.reply.code, outcome.reply.arguments), Overloaded)
@@ -695,23 +698,23 @@ def test_staged_answers_are_their_owners_while_they_may_have_them(staging: Desk)
     fetch, rest = bodies.Fetch(ticket, 0), bodies.Subscribe((), ticket=ticket)
     for body in (fetch, rest):
         request = Request(1, (2,), Origin(None, ""), bodies.encode(body))
-        assert "no longer kept" in refusal(finish(staging.brain.work(body, request, "somebody", lambda: 0.0)))
+        assert "no longer kept" in refusal(finish(staging.office.work(body, request._replace(route=(9,)))))
     assert isinstance(staging.ask(fetch).reply, bytes)
     staging.rights = Rights.parse(RIGHTS)
     assert "does not have the right `subscribe`" in refusal(staging.ask(fetch))
     staging.rights = Rights.everything()
     subscribed(staging.ask(rest))
     assert pins(staging) == 0
-    assert not staging.brain.subscribing.staged_bytes
+    assert not staging.office.subscribing.staged_bytes
 
 
 def test_staged_answers_are_not_kept_by_fetching_the_same_part_again(staging: Desk) -> None:
     ticket = staged(staging.subscribe(ROWS, 0)).ticket
     for now in range(0, 300, 20):
-        staging.brain.subscribing.expire(now)
+        staging.office.subscribing.expire(now)
         fetch = bodies.Fetch(ticket, 0)
         staging.handle(fetch, Request(1, (1,), Origin(None, ""), bodies.encode(fetch)), now)
-    assert not staging.brain.subscribing.staged_bytes
+    assert not staging.office.subscribing.staged_bytes
 
 
 def test_a_resumed_group_that_begins_again_with_a_large_answer_fetches_it(
@@ -735,7 +738,7 @@ def test_what_cannot_be_replayed_is_known_before_anything_is_staged(
         staging.publish({"SYMBOL": "A", "RISK": 30.0, "PER": float(9 - i)})
     monkeypatch.setattr(subscribing, "REPLAY_BYTES", 100)
     groups = (bodies.Group(1, ROWS, (0,), 1), bodies.Group(2, MIN, (0, 60), 1, number))
-    ticket = staged(staging.ask(bodies.Subscribe(groups, before, staging.brain.epoch))).ticket
+    ticket = staged(staging.ask(bodies.Subscribe(groups, before, staging.office.epoch))).ticket
     assert len(subscribed(staging.ask(bodies.Subscribe((), ticket=ticket))).groups) == 2
 
 
@@ -756,7 +759,7 @@ def test_only_the_channel_one_listened_to_is_resumed_at_its_opening(desk: Desk) 
 
     def again(channel: int) -> bodies.Opened:
         group = bodies.Group(1, MIN, (20, 60), 1, channel)
-        return subscribed(desk.ask(bodies.Subscribe((group,), 0, desk.brain.epoch))).groups[0]
+        return subscribed(desk.ask(bodies.Subscribe((group,), 0, desk.office.epoch))).groups[0]
 
     assert again(number).snapshot is None
     assert again(0).snapshot is not None
@@ -769,7 +772,7 @@ def test_a_table_made_anew_is_not_resumed_though_another_reopened_the_channel(de
     desk.execute(TABLE)
     desk.subscribe(MIN, 20, 60)  # somebody else, at the same update
     group = bodies.Group(1, MIN, (20, 60), 1, old)
-    reply = subscribed(desk.ask(bodies.Subscribe((group, group), 0, desk.brain.epoch)))
+    reply = subscribed(desk.ask(bodies.Subscribe((group, group), 0, desk.office.epoch)))
     assert all(opened.snapshot is not None for opened in reply.groups)
 
 
@@ -779,7 +782,7 @@ def test_texts_that_only_questions_had_are_forgotten_though_no_row_changes(desk:
     for i in range(6000):
         desk.ask(bodies.Explain(BY_SECTOR, (20, 60, f"sector {i}")))
     assert len(desk.engine._interner) > 5000
-    desk.brain.tidy()
+    desk.office.tidy()
     assert len(desk.engine._interner) < 100
 
 

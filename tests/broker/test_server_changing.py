@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hullcast.broker.log.publishers import scoped
-from hullcast.broker.server.changing import Arrived
 from hullcast.broker.server.outcome import Outcome
 from hullcast.network.wire import bodies
 from hullcast.network.wire.columns import Columns, concatenate
@@ -50,15 +49,15 @@ def desk() -> Desk:
     for sql in (TABLE, OTHER):
         found.ask(bodies.Execute(sql, NOBODY, 1))
     for group, sql in enumerate((MIN, DISTINCT), 1):
-        found.ask(bodies.Subscribe((bodies.Group(group, sql, (0.0, 9.0), 1),), None, found.brain.epoch))
+        found.ask(bodies.Subscribe((bodies.Group(group, sql, (0.0, 9.0), 1),), None, found.office.epoch))
     return found
 
 
-def arrived(publish: Any, number: int) -> Arrived:
+def arrived(publish: Any, number: int) -> tuple[bodies.Publish, Request]:
     (table, rows), publisher, change, after, again, apart = publish
     columns, absent = rows_to_columns(rows, table)
     body = bodies.Publish(table, columns, absent, publisher, change)
-    return Arrived(body, Request(number, (1,), Origin(None, ""), bodies.encode(body), after, again, apart))
+    return (body, Request(number, (1,), Origin(None, ""), bodies.encode(body), after, again, apart))
 
 
 def messages(outcomes: list[Outcome]) -> dict[int, dict[str, list[Any]]]:
@@ -78,8 +77,8 @@ def test_what_arrives_together_is_as_if_it_had_come_one_by_one(several: list[Any
     together, singly = desk(), desk()
     whole = [arrived(publish, number) for number, publish in enumerate(several, 1)]
     cut = data.draw(st.integers(0, len(whole)))
-    outcomes = [outcome for part in (whole[:cut], whole[cut:]) for outcome in together.brain.publish(part, 0.0) if part]
-    expected = [singly.brain.publish([one], 0.0)[0] for one in whole]
+    outcomes = [outcome for part in (whole[:cut], whole[cut:]) for outcome in together.office.publish(part) if part]
+    expected = [singly.office.publish([one])[0] for one in whole]
     assert [(outcome.reply, outcome.entry) for outcome in outcomes] == [
         (outcome.reply, outcome.entry) for outcome in expected
     ]
@@ -92,14 +91,16 @@ def test_what_arrives_together_is_as_if_it_had_come_one_by_one(several: list[Any
         assert together.engine.query(sql) == singly.engine.query(sql)
 
 
-def single(publisher: bytes, number: int, per: object, after: int = 0, *, apart: bool = False) -> Arrived:
+def single(
+    publisher: bytes, number: int, per: object, after: int = 0, *, apart: bool = False
+) -> tuple[bodies.Publish, Request]:
     return arrived((("STOCK", [{"SYMBOL": "A", "PER": per}]), publisher, number, after, False, apart), number)
 
 
 def test_rows_of_many_publishers_are_one_batch_with_a_receipt_each() -> None:
     stock = desk()
     several = [single(bytes([who]) * 16, 1, float(who)) for who in range(1, 101)]
-    outcomes = stock.brain.publish(several, 0.0)
+    outcomes = stock.office.publish(several)
     assert [outcome.reply for outcome in outcomes] == [bodies.Done(seq, seq) for seq in range(1, 101)]
     assert [outcome.through for outcome in outcomes] == [0] * 99 + [100]
     assert [outcome.entry.first for outcome in outcomes if outcome.entry] == list(range(1, 101))
@@ -110,18 +111,18 @@ def test_rows_of_many_publishers_are_one_batch_with_a_receipt_each() -> None:
 def test_a_row_refused_alone_is_waited_for() -> None:
     stock = desk()
     good, bad, later = single(ME, 1, 1.0), single(ME, 2, "bad", 1, apart=True), single(ME, 3, 3.0, 2)
-    first, refused, behind = stock.brain.publish([good, bad, later], 0.0)
+    first, refused, behind = stock.office.publish([good, bad, later])
     assert first.reply == bodies.Done(1, 1)
     assert "PER" in refusal(refused)
     assert "waits for its earlier change 2" in refusal(behind)
-    mended, behind = stock.brain.publish([single(ME, 2, 2.0, apart=True), later], 0.0)
+    mended, behind = stock.office.publish([single(ME, 2, 2.0, apart=True), later])
     assert [mended.reply, behind.reply] == [bodies.Done(2, 2), bodies.Done(3, 3)]
-    assert stock.brain.publishers.judge(scoped("", ME), 2) == (2, 2)
+    assert stock.office.publishers.judge(scoped("", ME), 2) == (2, 2)
 
 
 def test_a_publish_refused_for_good_is_not_waited_for() -> None:
     stock = desk()
-    refused, behind = stock.brain.publish([single(ME, 2, "bad"), single(ME, 3, 3.0, 2)], 0.0)
+    refused, behind = stock.office.publish([single(ME, 2, "bad"), single(ME, 3, 3.0, 2)])
     assert "PER" in refusal(refused)
     assert behind.reply == bodies.Done(1, 1)
 
@@ -130,7 +131,7 @@ def test_rows_that_only_travel_together_are_not_a_batch_that_is_too_large() -> N
     stock = desk()  # a batch has at most 1000 rows
     rows = [{"SYMBOL": str(number), "PER": 1.0} for number in range(1024)]
     together, batch, more = (
-        stock.brain.publish([arrived((("STOCK", some), NOBODY, 1, 0, False, apart), 1)], 0.0)[0]
+        stock.office.publish([arrived((("STOCK", some), NOBODY, 1, 0, False, apart), 1)])[0]
         for some, apart in ((rows, True), (rows, False), ([*rows, {"SYMBOL": "A"}], True))
     )
     assert together.reply == bodies.Done(1, 1024)
@@ -142,16 +143,16 @@ def test_a_refusal_does_not_overtake_a_row_that_comes_again() -> None:
     """That the first lacks a NOT NULL value shows only when the rows are applied, after all were judged."""
     stock = desk()
 
-    def other(number: int, after: int, *rows: dict[str, Any], apart: bool = False) -> Arrived:
+    def other(number: int, after: int, *rows: dict[str, Any], apart: bool = False) -> tuple[bodies.Publish, Request]:
         return arrived((("OTHER", list(rows)), ME, number, after, False, apart), number)
 
     lacking = other(1, 0, {"K": 1, "V": 1.0}, {"K": 2}, apart=True)
     refused, later = other(2, 1, {"K": 3, "V": "bad"}), other(3, 2, {"K": 1, "V": 3.0})
-    outcomes = stock.brain.publish([lacking, refused, later], 0.0)
+    outcomes = stock.office.publish([lacking, refused, later])
     assert "V" in refusal(outcomes[0])
     assert "waits for its earlier change 1" in refusal(outcomes[1])
     assert "waits for its earlier change 2" in refusal(outcomes[2])
-    mended, still, behind = stock.brain.publish([other(1, 0, {"K": 1, "V": 1.0}), refused, later], 0.0)
+    mended, still, behind = stock.office.publish([other(1, 0, {"K": 1, "V": 1.0}), refused, later])
     assert mended.reply == bodies.Done(1, 1)
     assert "V" in refusal(still)
     assert behind.reply == bodies.Done(2, 2)

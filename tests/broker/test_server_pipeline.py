@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,12 @@ def on_disk(number: int) -> Step:
     return Step(Request(number, (1,), None, b""), Outcome(b"rows", on_disk=True), b"rows")
 
 
+def begun(log: CommitLog, release: Callable[[list[Step]], None], limit_bytes: int) -> Pipeline:
+    pipeline = Pipeline(log, limit_bytes)
+    pipeline.begin(release)
+    return pipeline
+
+
 async def settle() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
@@ -57,7 +64,7 @@ async def settle() -> None:
 
 async def test_nothing_leaves_before_the_disk_has_it() -> None:
     log, left = SlowLog(), list[int]()
-    pipeline = Pipeline(log, lambda steps: left.extend(s.request.id for s in steps), 1000)
+    pipeline = begun(log, lambda steps: left.extend(s.request.id for s in steps), 1000)
     pipeline.put(step(1, durable=True))
     pipeline.put(step(2, durable=False))  # a read that saw the row must not tell of it either
     await settle()
@@ -71,7 +78,7 @@ async def test_nothing_leaves_before_the_disk_has_it() -> None:
 
 async def test_what_comes_during_a_sync_makes_the_next_group() -> None:
     log, left = SlowLog(), list[int]()
-    pipeline = Pipeline(log, lambda steps: left.extend(s.request.id for s in steps), 1000)
+    pipeline = begun(log, lambda steps: left.extend(s.request.id for s in steps), 1000)
     pipeline.put(step(1, durable=True))
     await settle()
     for number in range(2, 50):
@@ -84,7 +91,7 @@ async def test_what_comes_during_a_sync_makes_the_next_group() -> None:
 
 async def test_reads_alone_do_not_wait_for_the_disk() -> None:
     log, left = SlowLog(), list[int]()
-    pipeline = Pipeline(log, lambda steps: left.extend(s.request.id for s in steps), 1000)
+    pipeline = begun(log, lambda steps: left.extend(s.request.id for s in steps), 1000)
     pipeline.put(step(1, durable=False))
     await settle()
     assert left == [1]
@@ -95,7 +102,7 @@ async def test_a_broken_log_ends_the_pipeline_and_releases_nothing() -> None:
     log, left = SlowLog(), list[int]()
     log.broken = True
     log.may_sync.set()
-    pipeline = Pipeline(log, lambda steps: left.extend(s.request.id for s in steps), 1000)
+    pipeline = begun(log, lambda steps: left.extend(s.request.id for s in steps), 1000)
     pipeline.put(step(1, durable=True))
     with pytest.raises(LogBroken):
         async with asyncio.timeout(5):
@@ -113,7 +120,7 @@ async def test_a_group_without_room_on_the_disk_waits_and_so_does_all_behind_it(
     log, left = SlowLog(), list[int]()
     log.may_sync.set()
     log.full = True
-    pipeline = Pipeline(log, lambda steps: left.extend(s.request.id for s in steps), 10_000)
+    pipeline = begun(log, lambda steps: left.extend(s.request.id for s in steps), 10_000)
     async with asyncio.timeout(10):
         pipeline.put(step(1, durable=True))
         pipeline.put(on_disk(8))
@@ -136,7 +143,7 @@ async def test_a_group_without_room_on_the_disk_waits_and_so_does_all_behind_it(
 
 async def test_it_says_when_too_much_waits() -> None:
     log = SlowLog()
-    pipeline = Pipeline(log, lambda steps: None, 20 + 2 * STEP_BYTES)
+    pipeline = begun(log, lambda steps: None, 20 + 2 * STEP_BYTES)
     said = [pipeline.full]
     for number in (1, 2):
         pipeline.put(step(number, durable=True))
@@ -148,7 +155,7 @@ async def test_it_says_when_too_much_waits() -> None:
 
 async def test_what_is_not_for_the_disk_counts_too_while_it_waits() -> None:
     log = SlowLog()
-    pipeline = Pipeline(log, lambda steps: None, 10 * STEP_BYTES)
+    pipeline = begun(log, lambda steps: None, 10 * STEP_BYTES)
     pipeline.put(step(1, durable=True))
     for number in range(2, 11):
         assert not pipeline.full
@@ -161,7 +168,7 @@ async def test_what_is_not_for_the_disk_counts_too_while_it_waits() -> None:
 
 async def test_steps_on_their_way_can_be_looked_at() -> None:
     log = SlowLog()
-    pipeline = Pipeline(log, lambda steps: None, 1000)
+    pipeline = begun(log, lambda steps: None, 1000)
     pipeline.put(step(1, durable=True))
     await settle()
     pipeline.put(step(2, durable=True))
@@ -173,7 +180,7 @@ async def test_steps_on_their_way_can_be_looked_at() -> None:
 
 async def test_a_log_in_memory_needs_no_thread_and_no_wait() -> None:
     left: list[int] = []
-    pipeline = Pipeline(CommitLog(None), lambda steps: left.extend(s.request.id for s in steps), 1000)
+    pipeline = begun(CommitLog(None), lambda steps: left.extend(s.request.id for s in steps), 1000)
     threads = threading.active_count()
     pipeline.put(step(1, durable=True))
     await asyncio.sleep(0)
@@ -186,7 +193,7 @@ async def test_a_log_in_memory_needs_no_thread_and_no_wait() -> None:
 async def test_the_thread_ends_with_the_pipeline() -> None:
     log = SlowLog()
     log.may_sync.set()
-    pipeline = Pipeline(log, lambda steps: None, 1000)
+    pipeline = begun(log, lambda steps: None, 1000)
     for number in (1, 2):
         pipeline.put(step(number, durable=True))
     await settle()
@@ -197,7 +204,7 @@ async def test_the_thread_ends_with_the_pipeline() -> None:
 
 async def test_a_group_that_is_synced_leaves_although_something_else_failed_meanwhile() -> None:
     log, left = SlowLog(), list[int]()
-    pipeline = Pipeline(log, lambda steps: left.extend(s.request.id for s in steps), 1000)
+    pipeline = begun(log, lambda steps: left.extend(s.request.id for s in steps), 1000)
     pipeline.put(step(1, durable=True))
     await settle()
     pipeline.failed.set_exception(ValueError("the engine is in doubt"))
@@ -210,7 +217,7 @@ async def test_a_group_that_is_synced_leaves_although_something_else_failed_mean
 async def test_what_can_wait_goes_with_the_next_group_or_by_itself_after_a_while() -> None:
     log, left = SlowLog(), list[int]()
     log.may_sync.set()
-    pipeline = Pipeline(log, lambda steps: left.extend(s.request.id for s in steps), 10_000)
+    pipeline = begun(log, lambda steps: left.extend(s.request.id for s in steps), 10_000)
     async with asyncio.timeout(10):
         for number in range(1, 30, 3):
             pipeline.put(step(number, durable=True), 3600.0)

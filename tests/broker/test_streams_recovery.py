@@ -88,7 +88,7 @@ class Durable:
 
     def settle(self) -> bool:
         """Let some tuples go that must; whether there were any."""
-        outcomes = self.desk.brain.changing.settle(0.0)
+        outcomes = self.desk.office.changing.settle(0.0)
         if outcomes:
             self.keep(replace(outcomes[0], then=tuple(outcomes[1:])))
         return bool(outcomes)
@@ -262,11 +262,11 @@ class Derived(Durable):
 
     def result(self) -> int:
         columns, _ = rows_to_columns([{"TS": moment(0), "SYMBOL": "a", "PRICE": 1.0, "AT": 1}] * 2)
-        self.keep(self.desk.brain.changing.append("LARGE", columns, 0.0))
+        self.keep(self.desk.office.changing.append("LARGE", columns, 0.0))
         return self.data.engine.streams["large"].order.last
 
     def gap(self, goes_on: tuple[float, int] | None = None) -> Outcome:
-        (outcome,) = self.desk.brain.changing.gap("LARGE", "a test", goes_on, 0.0)
+        (outcome,) = self.desk.office.changing.gap("LARGE", "a test", goes_on, 0.0)
         return self.keep(outcome)
 
     def replayed(self, after: int) -> list[tuple[int, bool]]:
@@ -312,7 +312,7 @@ def test_a_gap_is_a_message_for_all_subscribers_of_the_stream_and_of_those_made_
     server.execute("CREATE STREAM MORE AS SELECT PRICE FROM LARGE WHERE PRICE > 5")
     for sql in ("SELECT PRICE FROM LARGE WHERE SYMBOL = 'b'", "SELECT PRICE FROM MORE", "SELECT PRICE FROM TRADES"):
         server.desk.subscribe(sql)
-    first, second = server.desk.brain.changing.gap("LARGE", "why", (7.0, 8), 0.0)
+    first, second = server.desk.office.changing.gap("LARGE", "why", (7.0, 8), 0.0)
     server.keep(replace(first, then=(second,)))
     assert [list(outcome.messages) for outcome in (first, second)] == [[1], [2]]
     point = np.array([[3.0]])  # a partition number that is none of the message's

@@ -289,7 +289,7 @@ def test_no_portion_that_leaves_windows_and_stream_is_large() -> None:
 def test_a_large_batch_lets_as_many_go_as_it_brings() -> None:
     """Or windows and streams that are fed without a pause would become longer and longer."""
     desk = Desk()
-    desk.brain.changing._most_rows = 10_000
+    desk.office.changing._most_rows = 10_000
     desk.execute(f"{TRADES} WITH (retain_rows = 5000)")
     desk.subscribe("SELECT COUNT(*) FROM TRADES [RANGE '1s']")
     most, at = 0, 0
@@ -305,15 +305,13 @@ def test_a_large_batch_lets_as_many_go_as_it_brings() -> None:
 
 def test_a_heartbeat_lets_a_few_tuples_go_and_the_others_follow() -> None:
     desk = Desk()
-    calls: list[None] = []
-    desk.brain.changing.on_unsettled = lambda: calls.append(None)
-    desk.brain.changing._most_rows = 10_000
+    desk.office.changing._most_rows = 10_000
     desk.execute(TRADES)
     columns, absent = rows_to_columns({"TS": [moment(0)] * 10_000})
     desk.number += 1
     desk.ask(bodies.Publish("TRADES", columns, absent, ME, desk.number))
     desk.subscribe("SELECT COUNT(*) FROM TRADES [RANGE '5s']")
-    assert not desk.brain.changing.unsettled
+    assert not desk.office.changing.unsettled
     (window,) = desk.engine.windows().values()
     heartbeat = desk.execute(advance_text("TRADES", moment(9).timestamp() * 1e6))
 
@@ -323,23 +321,23 @@ def test_a_heartbeat_lets_a_few_tuples_go_and_the_others_follow() -> None:
         return outcome.entry.updates
 
     assert sum(map(used, heartbeat.then)) <= SETTLED_AT_ONCE
-    assert (len(calls), desk.brain.changing.unsettled) == (1, True)
+    assert len(desk.office.changing._unsettled) == 1
     left = len(window)
     assert left >= 10_000 - SETTLED_AT_ONCE
-    while outcomes := desk.brain.changing.settle(0.0):
+    while outcomes := desk.office.changing.settle(0.0):
         (outcome,) = outcomes
         assert used(outcome) <= MOVED_AT_ONCE
         left -= used(outcome)
         assert len(window) == left
-    assert (left, desk.brain.changing.unsettled) == (0, False)
+    assert (left, desk.office.changing.unsettled) == (0, False)
 
 
 def test_a_stream_that_is_dropped_lets_nothing_go() -> None:
     desk = Desk()
     desk.execute(TRADES)
-    desk.brain.changing._unsettled["trades"] = None
+    desk.office.changing._unsettled["trades"] = None
     desk.execute("DROP STREAM TRADES")
-    assert desk.brain.changing.settle(0.0) == []
+    assert desk.office.changing.settle(0.0) == []
 
 
 def test_a_stream_is_not_dropped_under_a_window_that_is_being_loaded() -> None:

@@ -16,12 +16,10 @@ import pytest
 from hullcast.broker.engine import engine as engine_module
 from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.index import grouping
-from hullcast.broker.log.publishers import Publishers
 from hullcast.broker.reformulate.extremum import ExtremumChannel
 from hullcast.broker.scheduling.driver import Work
 from hullcast.broker.server import subscribing
 from hullcast.broker.server.attendance import Attendance
-from hullcast.broker.server.brain import Brain
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.subscribing import Limits
@@ -29,11 +27,11 @@ from hullcast.broker.tables import interning
 from hullcast.clients.sdk.groups import Groups, SubscriptionGroup
 from hullcast.clients.sdk.resuming import Standing
 from hullcast.clients.sdk.session import Fetching
-from hullcast.network.security.rights import Rights
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import Unavailable, from_wire
 from hullcast.network.wire.frames import Origin, Request
 from hullcast.network.wire.values import keys_to_column, rows_to_columns
+from tests.support.office import Office
 
 TABLES = (
     "CREATE TABLE R (K INTEGER PRIMARY KEY, X REAL, Y REAL, S TEXT, G INTEGER)",
@@ -51,23 +49,25 @@ QUERIES = (
     "SELECT R.K, Q.K, Q.S FROM R JOIN Q USING (X) WHERE R.Y BETWEEN ? AND ? AND R.S = ?",
     "SELECT R.K, Q.K FROM R JOIN Q ON Q.X - R.X BETWEEN ? AND ?",
 )
+
 ME, EPOCH = b"m" * 16, b"e" * 16
 
 
 class World:
-    """A brain, one client's groups, and chance in between."""
+    """An office, one client's groups, and chance in between."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.engine = ServedEngine()
         self.retention = Retention(self.chance.choice([3000, 30_000, 1 << 20]))
         attendance = Attendance(self.engine, 0.0, self.asked)
-        limits = Limits(rows=1000, subscriptions=1000, groups=100, channels=50)
-        everything = Rights.everything()
-        self.brain = Brain(
-            *(self.engine, EPOCH, Publishers(), lambda: everything, attendance, self.retention, dict),
-            lambda: {channel for channel, _ in self.installed.values()},
-            limits=limits,
+        self.office = Office(
+            self.engine,
+            attendance=attendance,
+            retention=self.retention,
+            wanted=lambda: {channel for channel, _ in self.installed.values()},
+            epoch=EPOCH,
+            limits=Limits(subscriptions=1000, groups=100, channels=50),
         )
         self.groups = Groups()
         self.installed: dict[int, tuple[int, npt.NDArray[np.float64]]] = {}  # by group: channel and points
@@ -85,7 +85,7 @@ class World:
         return np.isin(partitions, np.concatenate([np.empty(0), *held]))
 
     def work(self, body: bodies.Body) -> Work:
-        return self.brain.work(body, Request(1, (1,), Origin(None, ""), bodies.encode(body)), "me", lambda: 0.0)
+        return self.office.work(body, Request(1, (1,), Origin(None, ""), bodies.encode(body)))
 
     def ask(self, body: bodies.Body, changing: bool = False) -> Outcome:
         """Do it slice by slice; rows may change in between."""
@@ -180,7 +180,7 @@ class World:
             group = self.chance.choice(list(self.groups))
             self.groups.leave(group, None)
             del self.installed[group.number]
-            for attending in self.brain._attendance.close_deserted({c for c, _ in self.installed.values()}, 1.0):
+            for attending in self.office.attendance.close_deserted({c for c, _ in self.installed.values()}, 1.0):
                 self.retention.close(attending.number)
 
     def resume(self) -> None:

@@ -7,24 +7,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log.history import Life
 from hullcast.broker.log.record import RecordKind
 from hullcast.broker.log.recovery import DataDirectory, open_directory
 from hullcast.broker.scheduling.driver import finish
-from hullcast.broker.server.attendance import Attendance
-from hullcast.broker.server.brain import Brain
 from hullcast.broker.server.changing import apply_record
 from hullcast.broker.server.outcome import Outcome
-from hullcast.broker.server.retention import Retention
-from hullcast.broker.server.subscribing import Limits
-from hullcast.network.security.rights import Rights
 from hullcast.network.wire import bodies
 from hullcast.network.wire.frames import Origin, Request
 from hullcast.network.wire.values import keys_to_column, rows_to_columns
 from tests.support.durable import captured
+from tests.support.office import Office
 
 CREATE = "CREATE TABLE T (K TEXT PRIMARY KEY, I INTEGER, R REAL, W TIMESTAMP, S TEXT)"
 OTHER = "CREATE TABLE U (K INTEGER PRIMARY KEY, V REAL)"
@@ -50,17 +44,7 @@ class Ledger:
     def open(self) -> None:
         self.data: DataDirectory = open_directory(self.path, ServedEngine(), apply_record, **self.options)
         engine = self.data.engine
-        self.brain = Brain(
-            engine,
-            bytes(16),
-            self.data.publishers,
-            Rights.everything,
-            Attendance(engine, 30.0, lambda _, partitions: np.ones(len(partitions), np.bool_)),
-            Retention(1 << 20),
-            dict,
-            set,
-            limits=Limits(rows=1000, subscriptions=100, groups=50, channels=3),
-        )
+        self.office = Office(engine, self.data.publishers)
 
     def reopen(self) -> None:
         self.data.close()
@@ -73,7 +57,7 @@ class Ledger:
         self.number += 1
         body = make(self.number)
         request = Request(1, (1,), Origin("", ""), bodies.encode(body))
-        outcome = finish(self.brain.work(body, request, "", lambda: 0.0))
+        outcome = finish(self.office.work(body, request))
         assert isinstance(outcome.reply, bodies.Done), outcome.reply
         self.keep(outcome, *outcome.then)
         return outcome.reply

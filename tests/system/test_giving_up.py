@@ -8,12 +8,14 @@ import random
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hullcast.broker.server import queries
 from hullcast.broker.server.service import Server
 from hullcast.broker.warehouse.live import SPOOL
 from hullcast.clients.sdk.client import Client
@@ -48,9 +50,8 @@ async def asking(nodes: int, tmp_path: Path, **settings: Any) -> AsyncIterator[t
 
 
 def nothing_is_open(server: Server) -> bool:
-    queries = server.queries
-    queries._queue.check()
-    return not (len(queries._queue) + queries.admitted + len(queries._kept) + len(queries._open))
+    server.jobs.check()
+    return not (server.queries.waiting + server.queries.admitted + len(server.queries._kept) + len(server.jobs._open))
 
 
 async def running(server: Server, number: int) -> None:
@@ -87,14 +88,14 @@ async def test_a_query_that_the_client_timed_out_frees_its_worker(tmp_path: Path
 async def test_a_query_that_waits_is_taken_out_of_the_queue(
     tmp_path: Path, nodes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hullcast.broker.server.queries.ADMITTED", 1)
+    monkeypatch.setattr(queries, "QUERIES", replace(queries.QUERIES, at_once=1))
     async with asking(nodes, tmp_path) as (_, server, hc):
         slow = asyncio.create_task(hc.query(ENDLESS))
         await wait_for(lambda: server.queries.admitted == 1, "it is there")
         waiting = [asyncio.create_task(hc.query("SELECT 2")) for _ in range(3)]
-        await wait_for(lambda: len(server.queries._queue) == 3, "the others wait")
+        await wait_for(lambda: server.jobs.waiting(queries.QUERIES) == 3, "the others wait")
         waiting[1].cancel()
-        await wait_for(lambda: len(server.queries._queue) == 2, "one is gone")
+        await wait_for(lambda: server.jobs.waiting(queries.QUERIES) == 2, "one is gone")
         slow.cancel()
         for asked in (waiting[0], waiting[2]):
             assert await asked == [(2,)]
@@ -149,7 +150,7 @@ async def test_a_client_that_vanishes_behind_gateways_is_not_answered(
             await process.wait()
         finally:
             os.close(read)
-        await wait_for(lambda: len(server.queries._open) == 1, "its query is gone")
+        await wait_for(lambda: len(server.jobs._open) == 1, "its query is gone")
         assert server.queries.admitted == 1
         assert not other.done()
         other.cancel()

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -216,20 +217,21 @@ def server_of(made: Any) -> Server:
 async def test_waiting_reads_are_bounded_and_a_client_that_left_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_module, "WAITING_PER_OWNER", 5)
+    room = replace(history_module.HISTORY, waiting_per_owner=5)
+    monkeypatch.setattr(history_module, "HISTORY", room)
     monkeypatch.setattr(heartbeat, "STOPPED_S", PATIENCE_S)
     async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path, link=PATIENT) as made, made.client() as hc:
         await hc.execute(CREATE)
         await hc.publish("T", {"K": 1})
         await all_changes(hc)
-        reads = server_of(made).history
+        jobs = server_of(made).jobs
         process().send_signal(signal.SIGSTOP)
         async with made.client() as other:
             asked = [asyncio.ensure_future(all_changes(other)) for _ in range(20)]
-            await wait_for(lambda: reads.waiting == 5 and other.statistics().retries >= 14, "they wait")
+            await wait_for(lambda: jobs.waiting(room) == 5 and other.statistics().retries >= 14, "they wait")
         for one in await asyncio.gather(*asked, return_exceptions=True):
             assert isinstance(one, ClientClosed)
-        await wait_for(lambda: reads.waiting == 0, "they are forgotten")
+        await wait_for(lambda: jobs.waiting(room) == 0, "they are forgotten")
         process().send_signal(signal.SIGCONT)
         assert len(await all_changes(hc)) == 1
 

@@ -234,9 +234,9 @@ async def test_ranges_of_a_node_that_wants_no_reply_are_not_kept() -> None:
         stranger.hello("node")
         await stranger.wait(Welcome)
         asked = bodies.encode(bodies.Subscribe((bodies.Group(1, pairs, (5, 9), 1),)))
-        before = server.requests
+        before = server.hall.requests
         stranger.say(frames.encode(frames.Request(0, (), None, asked)))
-        await wait_for(lambda: server.requests > before, "it was asked")
+        await wait_for(lambda: server.hall.requests > before, "it was asked")
         await client.sync()
         await wait_for(
             lambda: [one.channel.ranges_known() for one in server.attendance] == [(1, 1)], "one range is wanted"
@@ -416,7 +416,7 @@ async def test_while_the_disk_stands_still_requests_without_end_are_not_kept(
         assert isinstance(member, TaskMember)
         server = member.service
         assert isinstance(server, Server)
-        sync, before = server.log.write_and_sync, server.requests
+        sync, before = server.log.write_and_sync, server.hall.requests
         monkeypatch.setattr(server.log, "write_and_sync", lambda: (may_sync.wait(PATIENCE_S), sync())[1])
         stranger = Stranger(c.context, member.listen)
         try:
@@ -429,7 +429,7 @@ async def test_while_the_disk_stands_still_requests_without_end_are_not_kept(
             other = bodies.Delete(table, Mixed(("s" * size,)), publisher, change)
             for number in range(2, count + 2):
                 stranger.say(frames.encode(frames.Request(number, (), None, bodies.encode(other), again=again)))
-            await wait_for(lambda: server.requests == before + count + 1, "all were read")
+            await wait_for(lambda: server.hall.requests == before + count + 1, "all were read")
             assert server.pipeline is not None
             assert sum(len(step.request.body) for step in server.pipeline) < most
             assert len(list(server.pipeline)) <= 1 + most // STEP_BYTES, "the others were refused at once"
@@ -493,7 +493,7 @@ async def test_reports_of_a_node_that_lies_spoil_no_status_and_take_no_memory() 
             body = bodies.encode(bodies.NodeReport(told if number % 2 else {"id": told["id"]}))
             stranger.say(frames.encode(frames.Request(0, (), None, body)))
         stranger.say(frames.encode(frames.Request(0, (), None, bodies.encode(bodies.NodeReport({"id": "x"})))))
-        await wait_for(lambda: len(server.live_reports()) == len(wrong) + 1, "all have reported")
+        await wait_for(lambda: len(server.nodes.live()) == len(wrong) + 1, "all have reported")
         status = await client.status()
         for report in status["nodes"]:
             assert set(report) == ours

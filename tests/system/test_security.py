@@ -40,7 +40,7 @@ async def test_each_key_may_do_what_the_list_says_and_nothing_else(tmp_path: Pat
                 if endpoint == s.node.endpoint:
                     await admin.execute(CREATE.format(table))
                     await admin.execute(CREATE.format("SECRET"))
-                refused_before = s.server.brain.refused
+                refused_before = s.server.hall.refused
                 async with reader.subscribe(LOWEST.format(table)) as made:
                     await ticker.publish(table, [ROW])
                     await reader.sync()
@@ -63,7 +63,7 @@ async def test_each_key_may_do_what_the_list_says_and_nothing_else(tmp_path: Pat
                         await call
                     assert caught.value.action == action
                     assert caught.value.table in ("", "STOCK", "SECRET"), "as the table was created"
-                assert s.server.brain.refused == refused_before + len(refused)
+                assert s.server.hall.refused == refused_before + len(refused)
                 assert await reader.query("SELECT COUNT(*) FROM STOCK") == [(1,)]
 
 

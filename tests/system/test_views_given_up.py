@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from hullcast.broker.server.views import VIEWS
 from hullcast.broker.warehouse.files import FOLDER
 from hullcast.network.wire.errors import TimedOut
 from tests.support.cluster import COMMAND, PATIENCE_S, PATIENT, QUICK, cluster, wait_for
@@ -54,7 +55,7 @@ async def begun(tmp_path: Path) -> None:
 
 
 async def nothing_is_left(tmp_path: Path, server: Server, hc: Client) -> None:
-    await wait_for(lambda: not server.views._making and not len(server.views._open), "the server has let go")
+    await wait_for(lambda: not server.views._making and not len(server.jobs._open), "the server has let go")
     await wait_for(lambda: not files(tmp_path, "endless-*"), "no file is left of it")
     assert nothing_is_open(server)
     assert await hc.views() == {}
@@ -68,7 +69,7 @@ async def test_a_cancelled_create_view_ends_and_leaves_nothing(tmp_path: Path, n
         await begun(tmp_path)
         asked.cancel()
         await nothing_is_left(tmp_path, server, hc)
-        assert server.views.given_up == 1
+        assert server.jobs.given_up[VIEWS] == 1
         await hc.execute(SUMS)
         assert await hc.query("SELECT SUM(N) FROM SUMS") == [(20_000,)]
 
@@ -90,7 +91,7 @@ async def test_a_create_view_that_timed_out_ends_and_changes_behind_it_go_on(tmp
         assert list(await hc.views()) == ["SUMS"]
         assert await hc.query("SELECT N FROM SUMS WHERE G = 7") == [(1,)]
         assert await hc.query("SELECT SUM(N) FROM SUMS") == [(19_999,)]
-        assert server.views.given_up == 1
+        assert server.jobs.given_up[VIEWS] == 1
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "Ctrl-C"])
@@ -121,7 +122,7 @@ async def test_nobody_gives_up_the_view_of_another(tmp_path: Path) -> None:
         async with made.client() as third:
             await third.sync()
         await other.sync()
-        assert server.views.given_up == 0
+        assert server.jobs.given_up[VIEWS] == 0
         assert not asked.done()
         asked.cancel()
         await nothing_is_left(tmp_path, server, hc)
@@ -150,5 +151,5 @@ async def test_a_view_is_made_once_if_its_client_is_told_to_begin_again(tmp_path
         await wait_for(lambda: server.views._making, "it is being made")
         server.take_rights(server.children.rights)
         await asked
-        assert server.views.given_up == 0
+        assert server.jobs.given_up[VIEWS] == 0
         assert await hc.query("SELECT SUM(N) FROM SUMS") == [(20_000,)]

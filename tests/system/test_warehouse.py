@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import psutil
 import pytest
 
 from hullcast.broker.processes.ends import message_bytes
+from hullcast.broker.server import queries
 from hullcast.broker.server.service import Server
 from hullcast.broker.server.warehouse import Warehouse
 from hullcast.clients.sdk.client import Client
@@ -199,7 +201,7 @@ async def test_an_odd_statement_is_refused_and_the_server_lives(tmp_path: Path) 
         for sql in ("SELECT * FROM T LATERAL . UNION SELECT * FROM T", "SELECT MIN(", "SELECT MIN(X) FROM T LATERAL ."):
             with pytest.raises(HullcastError):
                 await hc.subscribe(sql)
-        assert server.brain.failures == 0
+        assert server.hall.failures == 0
 
 
 async def test_a_query_needs_a_right_and_errors_tell_nothing_without_one(tmp_path: Path) -> None:
@@ -239,18 +241,18 @@ def _opened(client: Client) -> Any:
 async def test_too_many_waiting_queries_of_one_client_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hullcast.broker.server.queries.WAITING_PER_OWNER", 3)
-    monkeypatch.setattr("hullcast.broker.server.queries.ADMITTED_PER_OWNER", 1)
+    monkeypatch.setattr(queries, "QUERIES", replace(queries.QUERIES, waiting_per_owner=3))
+    monkeypatch.setattr(queries, "QUERIES", replace(queries.QUERIES, at_once_per_owner=1))
     monkeypatch.setattr("hullcast.clients.sdk.session.FIRST_RETRY_S", PATIENCE_S)
     async with serving(tmp_path, warehouse_processes=1) as (_, server, hc):
         tasks = [asyncio.create_task(hc.query(ENDLESS, timeout=2.0)) for _ in range(8)]
-        await wait_for(lambda: len(server.queries._queue) == 3, "three wait")
+        await wait_for(lambda: server.jobs.waiting(queries.QUERIES) == 3, "three wait")
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert any(str(Overloaded("queries waiting", 3)) in str(result) for result in results)
 
 
 async def test_queries_that_wait_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hullcast.broker.server.queries.WAITING_BYTES_PER_OWNER", 150_000)
+    monkeypatch.setattr(queries, "QUERIES", replace(queries.QUERIES, held_bytes_per_owner=150_000))
     monkeypatch.setattr("hullcast.clients.sdk.session.FIRST_RETRY_S", PATIENCE_S)
     async with serving(tmp_path, warehouse_processes=1) as (_, server, hc):
         tasks = [asyncio.create_task(hc.query(f"{ENDLESS} WHERE x = ?", "x" * 60_000, timeout=2.0)) for _ in range(8)]
@@ -309,12 +311,12 @@ async def test_a_query_costs_the_server_no_more_where_there_are_many_tables(
 async def test_a_queue_full_of_one_clients_queries_has_room_for_anothers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hullcast.broker.server.queries.WAITING", 5)
-    monkeypatch.setattr("hullcast.broker.server.queries.ADMITTED_PER_OWNER", 2)
+    monkeypatch.setattr(queries, "QUERIES", replace(queries.QUERIES, waiting=5))
+    monkeypatch.setattr(queries, "QUERIES", replace(queries.QUERIES, at_once_per_owner=2))
     async with serving(tmp_path, warehouse_processes=3) as (made, server, greedy):
         await greedy.execute(CREATE)
         slow = [asyncio.create_task(greedy.query(ENDLESS, timeout=PATIENCE_S)) for _ in range(20)]
-        await wait_for(lambda: len(server.queries._queue) == 5, "the queue is full")
+        await wait_for(lambda: server.jobs.waiting(queries.QUERIES) == 5, "the queue is full")
         async with made.client() as modest:
             assert await modest.query("SELECT count(*) FROM T") == [(0,)]
         for task in slow:

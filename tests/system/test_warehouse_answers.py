@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import threading
 from contextlib import closing
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 import psutil
 import pytest
 
+from hullcast.broker.server import queries
 from hullcast.broker.server.service import Server
 from hullcast.broker.warehouse.files import FOLDER
 from hullcast.broker.warehouse.live import SPOOL
@@ -145,7 +147,7 @@ async def test_a_query_past_its_deadline_is_stopped_and_its_place_is_free(tmp_pa
 async def test_a_query_whose_deadline_passes_before_the_warehouse_has_it_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hullcast.broker.server.queries.ADMITTED_PER_OWNER", 1)
+    monkeypatch.setattr(queries, "QUERIES", replace(queries.QUERIES, at_once_per_owner=1))
     async with serving(tmp_path) as (_, server, hc):
         running = asyncio.create_task(hc.query(ENDLESS))
         await wait_for(lambda: server.queries.admitted == 1, "it runs")

@@ -222,7 +222,8 @@ async def _log(folder: Path, count: int) -> tuple[float, float]:
 
     data = open_directory(folder / "log", ServedEngine(), apply_record)
     left = asyncio.Event()
-    pipeline = Pipeline(data.log, lambda steps: left.set(), 1 << 30)
+    pipeline = Pipeline(data.log, 1 << 30)
+    pipeline.begin(lambda steps: left.set())
     times, used = [], process_time()
     for number in range(1, count + 1):
         entry = LogEntry(RecordKind.BATCH, bytes(100), number, 1, bytes(16), number)

@@ -325,7 +325,7 @@ def test_a_query_whose_tuples_are_neither_in_the_log_nor_retained_fails(
     for _ in range(3):
         for _ in range(30):
             ledger.publish_to("TICKS", *rows_to_columns([{"V": i} for i in range(10)]))
-        while outcomes := ledger.brain.changing.settle(0.0):
+        while outcomes := ledger.office.changing.settle(0.0):
             ledger.keep(*outcomes)
         ledger.checkpoint()
     running.release()

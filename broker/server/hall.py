@@ -1,0 +1,246 @@
+"""The hall: every request comes in here, is checked, done in its lane, and answered.
+
+    large and without any right? -> decoded -> room on the disk? -> what came before is applied -> its right
+      -> what it waits for -> done: now, in slices, or elsewhere -> the outcome is committed, an error is a refusal
+
+What is done with which request is said in `broker/server/requests.py`; no condition here knows one.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from hullcast.broker.queries.derived import is_hidden
+from hullcast.broker.server.access import Access, Asked
+from hullcast.broker.server.changing import TOGETHER_ROWS
+from hullcast.broker.server.jobs import Job, Room
+from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.server.requests import HANDLERS, Lane, check_complete
+from hullcast.network.wire import bodies
+from hullcast.network.wire.bodies import Failed
+from hullcast.network.wire.errors import (
+    ConnectionLost,
+    HullcastError,
+    InvariantBroken,
+    Overloaded,
+    Unavailable,
+    UnknownTable,
+    UsageError,
+    to_wire,
+)
+from hullcast.network.wire.logs import logger
+from hullcast.network.wire.value_columns import most_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hullcast.broker.scheduling.driver import Work
+    from hullcast.broker.server.commits import Commits
+    from hullcast.broker.server.jobs import Wait
+    from hullcast.broker.server.pipeline import Pipeline
+    from hullcast.broker.server.requests import Handler, Services
+    from hullcast.network.security.rights import Rights
+    from hullcast.network.wire.bodies import Publish
+    from hullcast.network.wire.frames import Request
+
+log = logger(__name__)
+
+#: Bodies up to this are decoded whoever sends them: to decode a large one may take half a second of everybody's time.
+LARGE_BYTES = 16 << 10
+#: Requests that are done in slices.
+WORK = Room("requests", waiting=4096, waiting_per_owner=1024, held_bytes=256 << 20)
+
+
+class Hall:
+    """Takes in requests, in the order in which they come. A request that is wrong is answered with `Failed`; a failure
+    of ours (a bug) is raised when it may have left the engine half-changed, and answered when it cannot."""
+
+    def __init__(
+        self, services: Services, rights: Callable[[], Rights], commits: Commits, pipeline: Pipeline, pending_bytes: int
+    ) -> None:
+        check_complete()
+        self._services, self._rights, self._commits, self._pipeline = services, rights, commits, pipeline
+        self._pending_bytes = pending_bytes
+        self._arrived: list[Asked[Publish]] = []  # publishes that have been read in this turn of the loop
+        self._arrived_rows = 0
+        self.requests = 0
+        self.refused = 0  # requests that the sender had no right to
+        self.failures = 0  # requests that failed through a fault of ours
+        self.stopping = False
+
+    def on_request(self, request: Request) -> None:
+        """Do what a child, or a client below it, asks for."""
+        self.requests += 1
+        self._services.leaving.forgo_withdrawn()
+        access, unavailable = Access(self._rights, request), self._unavailable()
+        likely = HANDLERS.get(bodies.REQUESTS.get(bodies.tag_of(request.body), bodies.Body))  # at a glance
+        if unavailable is not None and not (likely is not None and likely.ends):
+            self._commits.refuse(request, unavailable)
+            return
+        try:
+            if len(request.body) > LARGE_BYTES:
+                access.check_one_of(() if likely is None else likely.rights)
+            self._take(Asked(bodies.decode(request.body), request, access))
+        except HullcastError as error:
+            if unavailable is not None:
+                self._commits.refuse(request, unavailable)
+            else:
+                self._answer(request, access, self.refusal(error, access))
+        except Exception as error:  # noqa: BLE001  (`failure` raises it, if the engine's state is in doubt)
+            self._answer(request, access, self.failure(error, "request"))
+
+    def _unavailable(self) -> Unavailable | None:
+        if self.stopping:
+            return ConnectionLost("the server is stopping")
+        if self._pipeline.full:
+            return Overloaded("bytes of changes waiting for the disk", self._pending_bytes)
+        return None
+
+    def _take(self, asked: Asked[Any]) -> None:
+        handler = HANDLERS.get(type(asked.body))
+        if handler is None or (handler.of_nodes and asked.request.id):  # `Children` lets only nodes omit the id
+            raise UsageError(f"a {type(asked.body).__name__} is not a request of a client")
+        if handler.on_disk and self._pipeline.stuck is not None:
+            self._commits.check_disk()
+        if handler.lane is Lane.TOGETHER:
+            self._gather(asked)
+            return
+        self.apply_arrived()  # what was asked before this is done before it
+        wait = handler.first(self._services, asked) if handler.first is not None else None
+        if wait is not None:
+            self._wait(handler, asked, wait)
+        elif handler.lane is Lane.PROCESS:
+            handler.check(asked)
+            self._wait(handler, asked, handler.do(self._services, asked))
+        else:
+            self._do(handler, asked)
+
+    def _answer(self, request: Request, access: Access, outcome: Outcome | None) -> None:
+        if outcome is not None:
+            self._commits.commit(outcome, request, access.owner)
+
+    # --- publishes that arrived together -----------------------------------------------------------------------
+
+    def _gather(self, asked: Asked[Publish]) -> None:
+        """A publish waits until all that has arrived by now was read: then they are applied together. Not when they
+        are many rows already: then others shall have their turn in between."""
+        self._arrived.append(asked)
+        self._arrived_rows += most_rows(asked.body.columns)
+        if self._arrived_rows >= TOGETHER_ROWS:
+            self.apply_arrived()
+
+    def apply_arrived(self) -> None:
+        """Apply the publishes that have gathered."""
+        arrived, self._arrived = self._arrived, []
+        self._arrived_rows = 0
+        if not arrived:
+            return
+        try:
+            for one, outcome in zip(arrived, self.publish(arrived), strict=True):
+                self._answer(one.request, one.access, outcome)
+        except Exception as error:  # noqa: BLE001  (rows may have changed without a record of it)
+            self._pipeline.fail(error)
+
+    def publish(self, arrived: Sequence[Asked[Publish]]) -> list[Outcome]:
+        """Apply publishes together; an outcome for each, whatever happens."""
+        outcomes = []
+        found = HANDLERS[bodies.Publish].do(self._services, arrived)
+        for one, outcome in zip(arrived, found, strict=True):
+            if isinstance(outcome, HullcastError):
+                outcome = self.refusal(outcome, one.access)
+            elif isinstance(outcome, Exception):
+                outcome = self.failure(outcome, "Publish")
+            outcomes.append(outcome)
+        return outcomes
+
+    # --- one request -------------------------------------------------------------------------------------------
+
+    def _wait(self, handler: Handler, asked: Asked[Any], wait: Wait) -> None:
+        """Do a request when what it waits for has come; or answer with what has come."""
+        _, request, access = asked
+
+        async def run() -> None:
+            try:
+                found = await wait.run()
+                if handler.lane is not Lane.PROCESS:
+                    self.apply_arrived()
+                    self._do(handler, asked, found)
+                    return
+            except HullcastError as error:
+                found = self.refusal(error, access)
+            except Exception as error:  # noqa: BLE001  (`failure` raises it, if the engine's state is in doubt)
+                found = self.failure(error, type(asked.body).__name__)
+            self._answer(request, access, found)
+
+        def refuse(error: HullcastError) -> None:
+            self._answer(request, access, self.refusal(error, access))
+
+        now, size = time.monotonic(), len(request.body)
+        self._services.jobs.put(Job(access.owner, now, size, wait.deadline, wait.room, request, run, refuse, wait.late))
+
+    def _do(self, handler: Handler, asked: Asked[Any], prepared: object = None) -> None:
+        """Do a request, now if it is done in a slice; otherwise others have their turns in between."""
+        _, request, access = asked
+        work = self.decide(handler, asked, prepared)
+        try:
+            yielded = work.send(None)
+        except StopIteration as stop:
+            self._answer(request, access, stop.value)
+            return
+
+        def done(outcome: Outcome, error: BaseException | None) -> None:
+            if error is not None:  # only where the engine's state is in doubt
+                self._pipeline.fail(error)
+                return
+            try:
+                self._answer(request, access, outcome)
+            except Exception as bug:  # noqa: BLE001  (it fails this request only)
+                self._answer(request, access, self.failure(bug, "reply"))
+
+        job = Job(access.owner, time.monotonic(), len(request.body), None, WORK, request)
+        self._services.jobs.work(job, work, done, yielded)
+
+    def decide(self, handler: Handler, asked: Asked[Any], prepared: object = None) -> Work:
+        """Do what a request asks for, in slices; the result is an Outcome, whatever happens, or None if there is no
+        answer. Rights are those in force when something is done, however long it waited."""
+        engine = self._services.engine
+        before = engine.seq
+        given = () if handler.first is None else (prepared,)
+        try:
+            handler.check(asked)
+            if handler.lane is Lane.SLICES:
+                return (yield from handler.do(self._services, asked, *given))
+            if handler.lane is Lane.TOGETHER:
+                return self.publish([asked])[0]
+            return handler.do(self._services, asked, *given)
+        except HullcastError as error:
+            return self.refusal(error, asked.access)
+        except (Exception, MemoryError) as error:
+            if handler.lane is not Lane.SLICES and engine.seq != before:
+                raise  # rows may have changed without a record of it: stop
+            return self.failure(error, type(asked.body).__name__)
+
+    # --- errors ------------------------------------------------------------------------------------------------
+
+    def refusal(self, error: HullcastError, access: Access) -> Outcome:
+        """The answer to a request that cannot be met; InvariantBroken is raised where it says that the engine is."""
+        if isinstance(error, InvariantBroken):
+            return self.failure(error, "request")
+        if isinstance(error, PermissionError):
+            self.refused += 1
+            log.warning("request refused", extra={"why": str(error)})
+        if isinstance(error, UnknownTable):  # it names the tables there are
+            known = (table for table in error.known if not is_hidden(table) and access.sees(table))
+            error = UnknownTable(error.table, tuple(known))
+        return Outcome(Failed(*to_wire(error)))
+
+    def failure(self, error: BaseException, what: str) -> Outcome:
+        """The answer to a request that failed by a fault of ours; raises it if the engine's state is in doubt."""
+        if self._services.engine.broken:
+            raise error
+        self.failures += 1
+        log.error("request failed", extra={"request": what}, exc_info=error)
+        bug = error if isinstance(error, InvariantBroken) else None
+        bug = bug or InvariantBroken(f"{type(error).__name__} in a {what}; nothing was changed")
+        return Outcome(Failed(*to_wire(bug)))

@@ -1,0 +1,285 @@
+"""The waiting room: whatever takes longer than a moment waits, runs and is given up here, whoever asked for it.
+
+A job belongs to an owner and, if it answers a request, to the route that the request came by. Each kind of work has a
+`Room` that says how much of it may wait and run. Owners have turns (`broker/scheduling/fair_queue.py`): one with many
+jobs keeps no other waiting. What nobody waits for any more is stopped wherever it is.
+
+    put -> waits -> its turn: runs (a task, or slices on the event loop) -> ends, and the next one begins
+             |-> its deadline passes: refused        |-> given up, or its link is gone: stopped
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from hullcast.broker.scheduling.fair_queue import FairQueue, Queued
+from hullcast.broker.server.open_requests import ByRoute
+from hullcast.network.wire.errors import InvariantBroken, Overloaded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from hullcast.broker.scheduling.driver import Elsewhere, WhenDone, Work
+    from hullcast.broker.scheduling.fair_queue import Measure
+    from hullcast.broker.server.working import Working
+    from hullcast.network.wire.errors import HullcastError
+    from hullcast.network.wire.frames import Request
+
+#: So many that it is no limit.
+ANY = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A kind of work, by the name it has in refusals, and how much of it there may be: in all, and of one owner. Bytes
+    are those of requests until they are answered; a single one may have more."""
+
+    called: str
+    waiting: int = 1000
+    waiting_per_owner: int = 200
+    at_once: int = ANY
+    at_once_per_owner: int = ANY
+    held_bytes: int = 128 << 20
+    held_bytes_per_owner: int = 64 << 20
+
+
+class Wait(NamedTuple):
+    """What a request must wait for: in which room, what is done there, and by when it must have begun."""
+
+    room: Room
+    run: Callable[[], Coroutine[Any, Any, Any]]
+    deadline: float | None = None
+    late: Callable[[], HullcastError] | None = None  # why it is refused then
+
+
+class Stoppable(Protocol):
+    """Something that is there for a request."""
+
+    def stop(self) -> None:
+        """Its client does not want it any more."""
+
+    def link_gone(self) -> None:
+        """Nobody takes answers any more by the link that the request came by."""
+
+
+@dataclass(eq=False, slots=True)
+class Job(Queued):
+    """Work for a request, or of the server itself (`request` is None then)."""
+
+    room: Room
+    request: Request | None
+    run: Callable[[], Coroutine[Any, Any, None]] | None = None  # None: it is done in slices
+    refuse: Callable[[HullcastError], None] | None = None  # answers it instead of running it; None: it never waits
+    late: Callable[[], HullcastError] | None = None  # why it is refused when its deadline has passed
+    began: float = field(default=0.0, init=False)
+    stop: Callable[[], None] = field(init=False, repr=False)  # nobody wants it any more
+    end: Callable[[], object] = field(init=False, repr=False)  # the same for one that runs
+    timer: asyncio.TimerHandle | None = field(default=None, init=False)  # at its deadline, while it waits
+
+    def link_gone(self) -> None:
+        """Nobody takes the answer any more."""
+        self.stop()
+
+
+class Jobs:
+    """All jobs of a server.
+
+    Invariants (`check` tests them):
+      J1  No room has more jobs than it may, in all or of one owner: waiting, running, in bytes.
+      J2  A job waits only if its room, or its owner in it, has no place.
+      J3  A job of a request is found by that request until it ends.
+    """
+
+    def __init__(self, working: Working, fail: Callable[[BaseException], None]) -> None:
+        """`fail` is told what a job raised that it should have answered: the server stops."""
+        self._working, self._fail = working, fail
+        self._queues: dict[Room, FairQueue[Job]] = {}
+        self._open: ByRoute[Stoppable] = ByRoute()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.given_up: Counter[Room] = Counter()
+        self._stopped = False
+
+    def waiting(self, room: Room) -> int:
+        """Jobs whose turn has not come."""
+        return len(self._queue(room))
+
+    def running(self, room: Room) -> int:
+        """Jobs under way."""
+        return self._queue(room).serving
+
+    def _queue(self, room: Room) -> FairQueue[Job]:
+        return self._queues.setdefault(room, FairQueue(room.at_once_per_owner))
+
+    # --- coming ----------------------------------------------------------------------------------------------
+
+    def put(self, job: Job) -> None:
+        """Run a job when its turn comes: now, if there is a place. If too many wait, it is Overloaded, or else the
+        latest of an owner that has more waiting."""
+        self._admit(job)
+        queue = self._queue(job.room)
+        queue.add(job)
+        self._note(job)
+        if job.deadline is not None:
+            loop = asyncio.get_running_loop()
+            job.timer = loop.call_at(loop.time() + job.deadline - time.monotonic(), self._miss, job)
+        self._begin_next(job.room)
+
+    def work(self, job: Job, work: Work, done: WhenDone, yielded: float | Elsewhere | None) -> None:
+        """Do work in slices on the event loop, from its second on: `yielded` is what the first gave. Overloaded, and
+        the work is closed, if too much is being done."""
+        try:
+            self._admit(job)
+        except Overloaded:
+            work.close()
+            raise
+        queue = self._queue(job.room)
+        queue.add(job)
+        queue.begin(job)
+        job.began = time.monotonic()
+        self._note(job)
+
+        def ended(result: Any, error: BaseException | None) -> None:
+            self._leave(job)
+            done(result, error)
+
+        item = self._working.put(job.owner, work, ended, yielded)
+
+        def withdrawn() -> None:
+            self._working.withdraw(item)
+            self._leave(job)
+
+        job.end = withdrawn
+
+    def _admit(self, job: Job) -> None:
+        room, queue, owner, size = job.room, self._queue(job.room), job.owner, job.size_bytes
+        many, large = f"{room.called} waiting", f"bytes of {room.called} waiting"
+        if self._count(queue.waiting_of(owner), queue.serving_of(owner), room) >= room.waiting_per_owner:
+            raise Overloaded(many, room.waiting_per_owner)
+        if queue.holds(owner) and queue.held_by(owner) + size > room.held_bytes_per_owner:
+            raise Overloaded(large, room.held_bytes_per_owner)
+        while self._count(len(queue), queue.serving, room) >= room.waiting:
+            self._make_room(Overloaded(many, room.waiting), job, "items")
+        while queue.held_bytes and queue.held_bytes + size > room.held_bytes:
+            self._make_room(Overloaded(large, room.held_bytes), job, "bytes")
+
+    def _count(self, waiting: int, running: int, room: Room) -> int:
+        """Where everything runs at once, what runs counts as waiting: for whatever it waits for."""
+        return waiting + running if room.at_once == ANY else waiting
+
+    def _make_room(self, refusal: Overloaded, newcomer: Job, measure: Measure) -> None:
+        """Refuse the latest job of the owner that has most waiting; raise `refusal` if that is the newcomer's."""
+        queue = self._queue(newcomer.room)
+        most = queue.most(measure)
+        mine = queue.waiting_of(newcomer.owner, measure) + (1 if measure == "items" else newcomer.size_bytes)
+        if most is None or queue.waiting_of(most, measure) <= mine:
+            raise refusal
+        latest = queue.latest_of(most)
+        self._forget_waiting(latest)
+        assert latest.refuse is not None, "it waits"
+        latest.refuse(refusal)
+
+    def keep(self, request: Request, thing: Stoppable) -> None:
+        """Something else is there for a request, until it is let go."""
+        self._open.add(request, thing)
+
+    def let_go(self, request: Request, thing: Stoppable) -> None:
+        """It is not there any more."""
+        self._open.discard(request, thing)
+
+    def _note(self, job: Job) -> None:
+        job.stop = partial(self.withdraw, job)
+        if job.request is not None:
+            self._open.add(job.request, job)
+
+    # --- running ---------------------------------------------------------------------------------------------
+
+    def _begin_next(self, room: Room) -> None:
+        """Begin the job whose turn it is, if there is a place for it."""
+        queue = self._queue(room)
+        job = queue.next() if queue.serving < room.at_once and not self._stopped else None
+        if job is None:
+            return
+        assert job.run is not None, "it waits"
+        queue.begin(job)
+        job.began = time.monotonic()
+        if job.timer is not None:
+            job.timer.cancel()
+        task = asyncio.create_task(job.run(), name=f"server.{room.called}")
+        self._tasks.add(task)
+        job.end = task.cancel
+        task.add_done_callback(partial(self._ended, job))
+
+    def _ended(self, job: Job, task: asyncio.Task[None]) -> None:
+        """A job is done, or was stopped: its owner had the time in both cases."""
+        self._tasks.discard(task)
+        self._leave(job)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail(error)
+        self._begin_next(job.room)
+
+    def _leave(self, job: Job) -> None:
+        now = time.monotonic()
+        self._queue(job.room).end(job, now - job.began, now)
+        self._unnote(job)
+
+    def _unnote(self, job: Job) -> None:
+        if job.request is not None:
+            self._open.discard(job.request, job)
+
+    def _forget_waiting(self, job: Job) -> None:
+        self._queue(job.room).remove(job)
+        self._unnote(job)
+        if job.timer is not None:
+            job.timer.cancel()
+
+    def _miss(self, job: Job) -> None:
+        """A job's deadline has passed while it waited."""
+        self._forget_waiting(job)
+        assert job.late is not None, "it has a deadline"
+        assert job.refuse is not None, "it waits"
+        job.refuse(job.late())
+
+    # --- going -----------------------------------------------------------------------------------------------
+
+    def give_up(self, request: Request) -> None:
+        """A client does not wait any more for the answer to the request that had the same id. There is no reply."""
+        for thing in self._open.of(request):
+            thing.stop()
+
+    def gone(self, links: Sequence[int], route: tuple[int, ...] = ()) -> None:
+        """Nobody takes answers any more by these links of the node at the end of a route (without one: by ours)."""
+        for thing in self._open.below(links, route):
+            thing.link_gone()
+
+    def withdraw(self, job: Job) -> None:
+        """Nobody needs what a job is for."""
+        self.given_up[job.room] += 1
+        if job.serving:
+            job.end()
+        else:
+            self._forget_waiting(job)
+
+    async def stop(self) -> None:
+        """Stop everything; nothing begins any more."""
+        self._stopped = True
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def check(self) -> None:
+        """Raise InvariantBroken unless J1 to J3 hold; looks at everything."""
+        for room, queue in self._queues.items():
+            queue.check()
+            if len(queue) > room.waiting or queue.serving > room.at_once:
+                raise InvariantBroken(f"J1: {len(queue)} {room.called} wait, {queue.serving} run")
+            if queue.serving < room.at_once and queue.next() is not None:
+                raise InvariantBroken(f"J2: {room.called} wait though there is a place")
+            for job in queue:
+                if job.request is not None and job not in self._open.of(job.request):
+                    raise InvariantBroken(f"J3: nobody finds {job}")

@@ -1,0 +1,325 @@
+"""What can be asked of the server: one row for each request, and nothing else decides what is done with one.
+
+To add a request: declare its body in `network/wire/bodies.py`, and add its row here. A body without a row does not
+import. `broker/server/hall.py` makes all checks that the rows name, in one order for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hullcast.broker.server.jobs import Room, Wait
+from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.sql.create import CreateDerived, parse_statement
+from hullcast.broker.sql.view import CreateView
+from hullcast.broker.warehouse.policies import POLICIES
+from hullcast.network.wire.bodies import (
+    REQUESTS,
+    AskHistory,
+    Body,
+    Delete,
+    Describe,
+    DropRows,
+    Execute,
+    Explain,
+    Fetch,
+    FetchRows,
+    GiveUp,
+    Information,
+    Left,
+    LinksGone,
+    NodeReport,
+    Publish,
+    Query,
+    ReadChanges,
+    ReadTable,
+    SetPolicy,
+    Status,
+    Subscribe,
+    Sync,
+    Synced,
+)
+from hullcast.network.wire.errors import HullcastError, InvariantBroken, NotPermitted
+
+if TYPE_CHECKING:
+    from hullcast.broker.engine.served import ServedEngine
+    from hullcast.broker.scheduling.driver import Work
+    from hullcast.broker.server.access import Access, Asked
+    from hullcast.broker.server.changing import Changing
+    from hullcast.broker.server.describing import Describing
+    from hullcast.broker.server.evaluating import Evaluating
+    from hullcast.broker.server.history import HistoryReads
+    from hullcast.broker.server.jobs import Jobs
+    from hullcast.broker.server.leaving import Leaving
+    from hullcast.broker.server.nodes import Nodes
+    from hullcast.broker.server.queries import Queries
+    from hullcast.broker.server.storage import Storage
+    from hullcast.broker.server.streams import StreamsProcess
+    from hullcast.broker.server.subscribing import Prepared, Subscribing
+    from hullcast.broker.server.views import ViewMaking
+    from hullcast.broker.server.warehouse import Warehouse
+    from hullcast.network.security.rights import Action
+
+#: Requests that wait until a server without a data directory has files.
+FILES = Room("requests that wait for files")
+#: Texts read in one go, to find out whether one of them is a join over streams: a few milliseconds each.
+READ_AT_ONCE = 4
+
+
+class Lane(Enum):
+    """Where a request is done."""
+
+    TOGETHER = "with all that arrived together, as one batch"
+    INLINE = "now: it takes moments"
+    SLICES = "on the event loop, a few milliseconds at a time"
+    PROCESS = "elsewhere: here it only waits"
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What requests are done with."""
+
+    engine: ServedEngine
+    changing: Changing
+    subscribing: Subscribing
+    describing: Describing
+    evaluating: Evaluating
+    queries: Queries
+    history: HistoryReads
+    views: ViewMaking
+    warehouse: Warehouse
+    streams: StreamsProcess
+    storage: Storage
+    jobs: Jobs
+    leaving: Leaving
+    nodes: Nodes
+    status: Callable[[], dict[str, object]]
+    now: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A row of the table.
+
+    `rights`: the sender has one of these at least, or the request is refused unread if it is large; empty: any. Where
+    `tables` names the tables, the (one) right must be on all of them; else the function finds them in a text, and asks.
+    """
+
+    body: type[Body]
+    rights: tuple[Action, ...]
+    tables: Callable[[Any], Iterable[str]] | None
+    lane: Lane
+    do: Callable[..., Any]
+    first: Callable[[Services, Asked[Any]], Wait | None] | None = None  # what it waits for; `do` is given its result
+    on_disk: bool = False  # it changes rows, or shows changes: refused while those applied wait for room on the disk
+    ends: bool = False  # it only says that nobody waits any more: taken in any case, and never answered
+    of_nodes: bool = False  # only nodes send it, and get no answer
+
+    def check(self, asked: Asked[Any]) -> None:
+        """NotPermitted unless the sender has the right on all tables that the body names."""
+        if self.tables is not None:
+            (right,) = self.rights
+            asked.access.check(right, self.tables(asked.body))
+
+
+def table_of(body: Publish | Delete | AskHistory | ReadChanges) -> tuple[str]:
+    """The table that a body names."""
+    return (body.table,)
+
+
+def no_table(_: Body) -> tuple[str, ...]:
+    """It is not about a table."""
+    return ()
+
+
+# --- what is done with each ------------------------------------------------------------------------------------------
+
+
+def publish(s: Services, arrived: Sequence[Asked[Publish]]) -> list[Outcome | Exception]:
+    """Apply publishes that arrived together."""
+    return s.changing.publish(arrived, s.now())
+
+
+def delete(s: Services, asked: Asked[Delete]) -> Outcome:
+    """Remove rows."""
+    return s.changing.change(asked, s.now())
+
+
+def execute_first(s: Services, asked: Asked[Execute]) -> Wait | None:
+    """A view is made before there is such a view; a derived stream needs files that the streams process can read."""
+    try:
+        statement = parse_statement(asked.body.sql)
+        if isinstance(statement, CreateView) and _is_admin(asked.access) and s.engine.bound(statement) is not None:
+            return _or_refused(s, asked, s.views.wait(statement, asked.access.owner))
+    except HullcastError:
+        return None  # whoever executes it says what is wrong
+    if isinstance(statement, CreateDerived) and not s.storage.has_files:
+        return _or_refused(s, asked, Wait(FILES, s.storage.for_queries))
+    return None
+
+
+def _is_admin(access: Access) -> bool:
+    try:
+        access.check("admin")
+    except NotPermitted:
+        return False
+    return True
+
+
+def _or_refused(s: Services, asked: Asked[Execute], wait: Wait) -> Wait:
+    """What a change waits for; if that fails, later changes of its publisher may pass."""
+
+    async def run() -> Any:
+        try:
+            return await wait.run()
+        except HullcastError as error:
+            s.changing.refused(asked, error)
+            raise
+
+    return wait._replace(run=run)
+
+
+def execute(s: Services, asked: Asked[Execute], made: object = None) -> Outcome:
+    """Execute a statement; the view that it creates was made before, and has a number."""
+    try:
+        return s.changing.change(asked, s.now())
+    finally:
+        if isinstance(made, int):
+            statement = parse_statement(asked.body.sql)
+            assert isinstance(statement, CreateView)
+            s.views.executed(statement, made)
+
+
+def subscribe_first(s: Services, asked: Asked[Subscribe]) -> Wait | None:
+    """Conditionals are made before, and files where a join over streams needs them: what comes behind the request must
+    be in them. Only a server without a data directory has none."""
+    s.subscribing.check_size(asked.body)
+    wait = s.evaluating.wait(asked)
+    if wait is not None or s.storage.has_files or not s.engine.streams:
+        return wait
+    texts = [group.sql for group in asked.body.groups if group.trigger is None and _may_join(group.sql)]
+    try:
+        joins = len(texts) > READ_AT_ONCE or any(s.engine.join_to_make(sql) is not None for sql in texts)
+    except HullcastError:
+        return None  # whoever subscribes says what is wrong
+    return Wait(FILES, partial(_files, s)) if joins else None
+
+
+async def _files(s: Services) -> None:
+    await s.storage.for_queries()
+
+
+def _may_join(sql: str) -> bool:
+    """Whether a text may be a join, at a glance."""
+    _, _, behind = sql.lower().partition("from")
+    return "join" in behind or "," in behind
+
+
+def subscribe(s: Services, asked: Asked[Subscribe], prepared: Prepared | None = None) -> Work:
+    """All groups of a request, in one reply."""
+    return s.subscribing.subscribe(asked.body, asked.access, s.now, prepared or {})
+
+
+def links_gone(s: Services, asked: Asked[LinksGone]) -> None:
+    """Links of a node are gone: nobody takes answers that way."""
+    links, route = asked.body.links, asked.request.route
+    s.jobs.gone(links, route)
+    s.leaving.links_gone(links, route)
+
+
+def policy(s: Services, asked: Asked[SetPolicy]) -> Outcome:
+    """Switch a policy, if one is named; which one decides, and which there are."""
+    body = asked.body
+    if body.name:
+        asked.access.check("admin")
+        (s.streams if body.of == "streams" else s.warehouse).switch(body.name)
+    if body.of == "streams":
+        return Outcome(Information(s.streams.policy_facts()))
+    status = s.warehouse.status()
+    facts = {"policy": status["policy"], "counters": status["counters"]}
+    return Outcome(Information({**facts, "policies": {one.name: one.about for one in POLICIES.values()}}))
+
+
+def sync(s: Services, asked: Asked[Sync]) -> Outcome:
+    """Say how far everything is; the answer leaves behind all messages up to there."""
+    return Outcome(Synced(s.engine.seq), ordered=True)
+
+
+def fetch(s: Services, asked: Asked[Fetch]) -> Outcome:
+    """A part of first answers that were too large for one reply."""
+    return Outcome(s.subscribing.fetch(asked.body, asked.access.owner, s.now()))
+
+
+def explain(s: Services, asked: Asked[Explain]) -> Outcome:
+    """How a subscription would be served."""
+    return Outcome(Information(s.describing.explain(asked.body, asked.access)))
+
+
+def describe(s: Services, asked: Asked[Describe]) -> Outcome:
+    """The tables and views that the sender may do something with."""
+    return Outcome(Information(s.describing.describe(asked.access)))
+
+
+def status(s: Services, asked: Asked[Status]) -> Outcome:
+    """Everything there is to show; it names the queries of all clients."""
+    return Outcome(Information(s.status()))
+
+
+def left(s: Services, asked: Asked[Left]) -> None:
+    """Groups of a node's clients are gone."""
+    s.leaving.groups_left(asked.body.groups, asked.request.route)
+
+
+# --- the table ------------------------------------------------------------------------------------------------------
+
+TOGETHER, INLINE, SLICES, PROCESS = Lane
+READS: tuple[Action, ...] = ("subscribe", "query")
+
+#: By body. (A change that was applied before is answered whatever its sender may do now: `Changing` asks for rights.)
+HANDLERS: dict[type[Body], Handler] = {}
+
+
+def add(*handlers: Handler) -> None:
+    """Enter rows into the table."""
+    HANDLERS.update((handler.body, handler) for handler in handlers)
+
+
+# fmt: off
+add(
+    #       body         one of these rights   on        lane      what it does
+    Handler(Publish,     ("publish",),         None,     TOGETHER, publish, on_disk=True),
+    Handler(Delete,      ("publish",),         None,     INLINE,   delete, on_disk=True),
+    Handler(Execute,     ("admin", "publish"), None,     INLINE,   execute, execute_first, on_disk=True),
+    Handler(Sync,        (),                   None,     INLINE,   sync, on_disk=True),
+    Handler(Subscribe,   READS,                None,     SLICES,   subscribe, subscribe_first, on_disk=True),
+    Handler(Fetch,       (),                   None,     INLINE,   fetch),
+    Handler(Query,       ("query",),           None,     PROCESS,  lambda s, a: s.queries.wait(a)),
+    Handler(FetchRows,   (),                   None,     PROCESS,  lambda s, a: s.queries.fetch(a)),
+    Handler(AskHistory,  ("query",),           table_of, INLINE,   lambda s, a: s.history.span(a)),
+    Handler(ReadChanges, ("query",),           table_of, PROCESS,  lambda s, a: s.history.wait(a)),
+    Handler(ReadTable,   ("query",),           table_of, PROCESS,  lambda s, a: s.history.wait(a)),
+    Handler(Explain,     READS,                None,     INLINE,   explain),
+    Handler(Describe,    (),                   None,     INLINE,   describe),
+    Handler(Status,      ("admin",),           no_table, INLINE,   status),
+    Handler(SetPolicy,   (),                   None,     INLINE,   policy),
+    Handler(GiveUp,      (),                   None,     INLINE,   lambda s, a: s.jobs.give_up(a.request), ends=True),
+    Handler(DropRows,    (),                   None,     INLINE,   lambda s, a: s.queries.drop(a), ends=True),
+    Handler(LinksGone,   (),                   None,     INLINE,   links_gone, ends=True, of_nodes=True),
+    Handler(Left,        (),                   None,     INLINE,   left, ends=True, of_nodes=True),
+    Handler(NodeReport,  (),                   None,     INLINE,   lambda s, a: s.nodes.take(a.body), of_nodes=True),
+)
+# fmt: on
+
+
+def check_complete() -> None:
+    """InvariantBroken if something can be asked that nobody does."""
+    missing = [body.__name__ for body in REQUESTS.values() if body not in HANDLERS]
+    if missing:
+        raise InvariantBroken(f"no handler in broker/server/requests.py for {', '.join(missing)}")
+
+
+check_complete()
