@@ -64,4 +64,4 @@ def _group_of(item: pytest.Item) -> str | None:
     if _SPARK.intersection(item.fixturenames) or any(value in _SPARK for value in parameters if isinstance(value, str)):
         return "spark"
     fixtures = (each[-1] for each in item._fixtureinfo.name2fixturedefs.values())
-    return item.path.stem if any(each.scope == "module" and each.baseid for each in fixtures) else None
+    return item.nodeid.partition("::")[0] if any(each.scope == "module" and each.baseid for each in fixtures) else None

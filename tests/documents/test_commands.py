@@ -1,6 +1,6 @@
 """What a document tells its reader to type works: commands parse, Python compiles, settings and variables are there.
 
-SDK.md, OPERATING.md and FIRST_STEPS.md also run: tests/clients/test_sdk_document.py,
+SDK.md, OPERATING.md and FIRST_STEPS.md also run: tests/clients/sdk/test_document.py,
 tests/system/test_operating_document.py, tests/system/test_up.py.
 """
 

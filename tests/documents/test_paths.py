@@ -49,8 +49,9 @@ def test_a_function_named_with_its_file_is_there(document: str) -> None:
 
 #: Files of the user, or made by a command.
 MADE = {"report.md", "summary.md", "topology.md", "first.py", "job.py"}
-#: Files that may be named without their folder: documents, and tests.
-ANYWHERE = {Path(document).name for document in DOCUMENTS} | {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+#: Files that may be named without their folder, or with the last of their folders: documents, and tests.
+DOCUMENT_NAMES = {Path(document).name for document in DOCUMENTS}
+TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
 
 
 @pytest.mark.parametrize("document", sorted({*DOCUMENTS} - {"MAP.md"}))  # test_map.py: compared as a whole
@@ -62,7 +63,7 @@ def test_every_file_named_in_a_document_is_there(document: str) -> None:
         paths = re.findall(r"(?<![\w/.-])((?:[\w*.-]+/)*[\w*-]+\.(?:py|md))\b", line)
         folders |= {(ROOT / path).parent for path in paths if "/" in path}
         for path in paths:
-            if Path(path).name not in MADE | ANYWHERE:
+            if Path(path).name not in MADE | DOCUMENT_NAMES and not any(test.match(path) for test in TESTS):
                 found = any(True for folder in folders for _ in folder.glob(path))
                 assert found, f"{document}: no file {path}, neither at the top nor beside a file named above\n{line}"
 

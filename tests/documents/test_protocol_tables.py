@@ -1,6 +1,6 @@
 """What PROTOCOL.md lists is what the code declares: headers, frames, bodies and their fields, types, errors.
 
-Its examples, limits, kinds and functions are checked in tests/network/test_protocol_document.py, its numbers in
+Its examples, limits, kinds and functions are checked in tests/network/wire/test_protocol_document.py, its numbers in
 tests/documents/test_numbers.py.
 """
 

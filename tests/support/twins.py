@@ -1,6 +1,6 @@
 """An engine beside a client: whoever publishes to both can ask the engine what the client must have heard.
 
-The engine's own answers and events are held against SQLite elsewhere (tests/broker/test_engine_machine.py).
+The engine's own answers and events are held against SQLite elsewhere (tests/broker/engine/test_machine.py).
 """
 
 from __future__ import annotations

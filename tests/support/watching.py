@@ -14,7 +14,7 @@ from hullcast.broker.engine.engine import Engine
 from hullcast.clients.sdk.client import Client, Receipt
 from hullcast.clients.sdk.subscription import Subscription
 from hullcast.network.answers.events import Change, Event, Resync, Snapshot
-from tests.broker.test_engine_machine import answer_of, check_difference, rows_of, same
+from tests.broker.engine.test_machine import answer_of, check_difference, rows_of, same
 from tests.support.queries import COLUMNS, CREATE, KEYS, Asked, row
 from tests.support.sqlite_oracle import Oracle
 

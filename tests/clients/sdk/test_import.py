@@ -1,0 +1,190 @@
+"""`import hullcast` is quick: numba and the engine are loaded when they are used; and no public name is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hullcast
+from hullcast.network.wire import walk
+from hullcast.network.wire.limits import WireLimits
+from tests.support.processes import ANYWHERE, started
+
+ROOT = Path(__file__).parents[3]
+HEAVY = (
+    "numba",
+    "llvmlite",
+    "sqlglot",
+    "sqlite3",
+    "rich",
+    "hullcast.broker.engine",
+    "hullcast.broker.sql",
+    "pandas",
+    "pyarrow",
+    "aiohttp",
+    "prometheus_client",
+)
+
+PUBLISHER = """
+import asyncio, sys
+import hullcast
+
+def heavy():
+    return sorted(name for name in {heavy} if name in sys.modules)
+
+async def main():
+    async with hullcast.connect({url!r}) as hc:
+        await hc.execute("CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, RISK REAL, PER REAL)")
+        await hc.publish("STOCK", [{{"SYMBOL": f"S{{i}}", "RISK": i, "PER": 2.0 * i}} for i in range(500)])
+        assert len(await hc.query("SELECT * FROM STOCK")) == 500
+        numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000) "
+        numbers += "SELECT 'S' || i FROM n"
+        assert len([rows async for rows in hc.query_portions(numbers)]) > 1  # of more than 10,000 texts each
+        await hc.delete("STOCK", ["S7"])
+        await hc.status()
+        await hc.sync()
+        print(*heavy())
+        async with hc.subscribe("SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN ? AND ?", 10, 20) as sub:
+            assert sub.answer == 20.0, sub.answer
+        print(*heavy())
+
+asyncio.run(main())
+"""
+
+
+async def test_a_client_that_publishes_and_queries_imports_neither_numba_nor_the_engine() -> None:
+    async with started("server", "--listen", ANYWHERE) as server:
+        program = PUBLISHER.format(url=server.endpoint, heavy=HEAVY)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: ASYNC221
+    assert done.returncode == 0, done.stderr
+    published, subscribed = done.stdout.split("\n")[:2]
+    assert published == ""
+    assert subscribed.split() == ["llvmlite", "numba"], "a subscription matches messages, with kernels"
+
+
+FIRST_SUBSCRIBERS = """
+import asyncio, sys, hullcast
+from hullcast.network import compiling
+
+prepare, inside = compiling.prepare, []
+def watched():
+    inside.append(1)
+    prepare()
+    assert inside == [1], "two threads fill numba's tables"
+compiling.prepare = watched
+
+async def subscribe(hc, low):
+    async with hc.subscribe("SELECT MAX(V) FROM T WHERE V >= ?", low) as sub:
+        return sub.answer
+
+async def main():
+    sys.setswitchinterval(1e-7)
+    clients = [hullcast.connect({url!r}) for _ in range(4)]
+    for hc in clients:
+        await hc.__aenter__()
+    await clients[0].execute("CREATE TABLE T (K INTEGER PRIMARY KEY, V INTEGER)")
+    print(await asyncio.gather(*(subscribe(hc, low) for hc in clients for low in range(3))))
+    for hc in clients:
+        await hc.__aexit__(None, None, None)
+
+asyncio.run(main())
+"""
+
+
+async def test_clients_and_tasks_of_one_process_may_all_subscribe_for_the_first_time_at_the_same_moment() -> None:
+    async with started("server", "--listen", ANYWHERE) as server:
+        program = FIRST_SUBSCRIBERS.format(url=server.endpoint)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: ASYNC221
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str([None] * 12)
+
+
+@pytest.mark.parametrize("words", ["status", "publish", "query", "execute", "keygen", "up", "subscribe"])
+def test_commands_that_compile_and_serve_nothing_do_not_wait_for_numba_or_aiohttp(words: str) -> None:
+    program = (
+        "import sys, contextlib; from hullcast.clients.cli import main as cli\nwith contextlib.suppress(SystemExit):"
+    )
+    program += f"cli.main([{words!r}, '--help'])\n"
+    program += "print([name for name in ('numba', 'sqlglot', 'aiohttp', 'prometheus_client') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_every_public_name_is_there_and_shown() -> None:
+    assert set(hullcast.__all__) <= set(dir(hullcast))
+    assert sorted(hullcast.__all__) == sorted(set(hullcast.__all__))
+    for name in hullcast.__all__:
+        assert getattr(hullcast, name) is not None
+    assert hullcast.Engine.__name__ == "Engine"
+    with pytest.raises(AttributeError, match="no attribute 'Engin'"):
+        _ = hullcast.Engin  # type: ignore[attr-defined]  # that mypy says so, too, is part of the test
+
+
+def test_star_imports_bring_every_public_name() -> None:
+    program = (
+        "from hullcast import *; import hullcast; print([name for name in hullcast.__all__ if name not in globals()])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+USER = """
+from typing import assert_type
+
+import hullcast
+
+engine = hullcast.Engine()
+assert_type(engine, hullcast.Engine)
+assert_type(engine.subscribe("SELECT 1"), hullcast.EngineSubscription)
+
+
+async def main() -> None:
+    async with hullcast.connect() as hc:
+        assert_type(hc, hullcast.Client)
+        assert_type(await hc.publish("T", []), hullcast.Receipt)
+    async with hullcast.testing.cluster() as endpoint:
+        assert_type(endpoint, str)
+
+
+hullcast.Engin
+"""
+
+
+def test_a_type_checker_sees_the_public_names_and_no_others(tmp_path: Path) -> None:
+    (tmp_path / "user.py").write_text(USER)
+    words = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--follow-imports=silent", "user.py"]
+    words += ["--no-site-packages", "--ignore-missing-imports"]  # NumPy's types would take three quarters of the time
+    done = subprocess.run(
+        words, cwd=tmp_path, env={"MYPYPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True, check=False
+    )
+    wrong = USER.splitlines().index("hullcast.Engin") + 1
+    assert done.stdout.splitlines()[0].startswith(f'user.py:{wrong}: error: Module has no attribute "Engin"'), (
+        done.stdout
+    )
+    assert len([line for line in done.stdout.splitlines() if ": error:" in line]) == 1, done.stdout
+
+
+def test_bytes_are_walked_alike_in_python_and_compiled() -> None:
+    limits = WireLimits()
+    samples = [
+        b"",
+        b"\xc0",
+        b"\xc1",
+        b"\x93\x01\x02",
+        b"\x93\x01\x02\x03",
+        b"\xc0\xc0",
+        b"\xa3abc",
+        b"\xd9\x04abc",
+        b"\xc7\xff\x01",
+    ]
+    samples += [bytes([0x91]) * depth + b"\xc0" for depth in (1, 5, 100)]
+    kernel: Any = walk._walk
+    most = (limits.objects, limits.containers, limits.extensions, limits.columns)
+    for data in samples:
+        compiled = kernel(np.frombuffer(data, np.uint8), most, 16, 100)
+        assert kernel.py_func(data, most, 16, 100) == compiled
