@@ -31,7 +31,7 @@ from hullcast.broker.tables.stream import REMOVED_AT_ONCE
 from hullcast.broker.tables.windows import MOVED_AT_ONCE, WindowTable
 from hullcast.network.wire import bodies
 from hullcast.network.wire.values import rows_to_columns
-from tests.broker.server.test_brain import ME, Desk
+from tests.broker.server.test_deciding import ME, Desk
 from tests.support.stream_oracle import AGGREGATES, StreamModel, aggregate, moment
 
 TRADES = "CREATE STREAM TRADES (TS TIMESTAMP, SYMBOL TEXT, PRICE REAL)"

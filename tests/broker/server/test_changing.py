@@ -14,7 +14,7 @@ from hullcast.network.wire import bodies
 from hullcast.network.wire.columns import Columns, concatenate
 from hullcast.network.wire.frames import Origin, Request
 from hullcast.network.wire.values import rows_to_columns
-from tests.broker.server.test_brain import ME, MIN, TABLE, YOU, Desk, refusal
+from tests.broker.server.test_deciding import ME, MIN, TABLE, YOU, Desk, refusal
 
 OTHER = "CREATE TABLE OTHER (K INTEGER PRIMARY KEY, V REAL NOT NULL, SECTOR TEXT)"
 DISTINCT = "SELECT DISTINCT SECTOR FROM STOCK WHERE PER BETWEEN ? AND ?"

@@ -9,7 +9,7 @@ from hullcast.broker.sql.create import advance_text, create_text, parse_statemen
 from hullcast.network.security.rights import Rights
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import SqlError, UnknownTable, UsageError
-from tests.broker.server.test_brain import KEY, ME, Desk, refusal, subscribed
+from tests.broker.server.test_deciding import KEY, ME, Desk, refusal, subscribed
 
 CREATES = (
     "CREATE STREAM R (TS TIMESTAMP, K INTEGER, A REAL)",

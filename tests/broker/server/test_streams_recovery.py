@@ -27,7 +27,7 @@ from hullcast.broker.tables import windows as windows_module
 from hullcast.network.security.rights import Rights
 from hullcast.network.wire import bodies
 from hullcast.network.wire.values import keys_to_column, rows_to_columns, to_list
-from tests.broker.server.test_brain import KEY, ME, Desk, refusal, subscribed
+from tests.broker.server.test_deciding import KEY, ME, Desk, refusal, subscribed
 from tests.support.durable import captured, crash
 from tests.support.stream_oracle import moment
 
@@ -63,7 +63,7 @@ class Durable:
 
     def open(self) -> None:
         self.data: DataDirectory = open_directory(self.path, ServedEngine(), apply_record)
-        with patch("tests.broker.server.test_brain.ServedEngine", lambda: self.data.engine):
+        with patch("tests.broker.server.test_deciding.ServedEngine", lambda: self.data.engine):
             self.desk = Desk(publishers=self.data.publishers)
 
     def keep(self, outcome: Outcome) -> Outcome:

@@ -17,6 +17,7 @@ from hullcast.broker.server.jobs import ANY, Job, Jobs, Room
 from hullcast.broker.server.working import Working
 from hullcast.network.wire.errors import DeadlineMissed, HullcastError, Overloaded
 from hullcast.network.wire.frames import Origin, Request
+from tests.support.cluster import wait_for
 
 ROOM = Room("things", waiting=4, waiting_per_owner=3, at_once=2, at_once_per_owner=1)
 
@@ -164,8 +165,7 @@ async def test_a_deadline_that_passes_while_it_waits_refuses_it_and_one_that_run
     async with here() as place:
         running = place.ask("a", within_s=0.02)
         waiting = place.ask("a", within_s=0.02)
-        while waiting.refusal is None:
-            await asyncio.sleep(0.005)
+        await wait_for(lambda: waiting.refusal is not None, "it is late")
         assert isinstance(waiting.refusal, DeadlineMissed)
         assert running.begun
         assert not running.stopped
