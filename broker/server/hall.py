@@ -33,14 +33,12 @@ from hullcast.network.wire.logs import logger
 from hullcast.network.wire.value_columns import most_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hullcast.broker.scheduling.driver import Work
-    from hullcast.broker.server.commits import Commits
     from hullcast.broker.server.jobs import Wait
-    from hullcast.broker.server.pipeline import Pipeline
-    from hullcast.broker.server.requests import Handler, Services
-    from hullcast.network.security.rights import Rights
+    from hullcast.broker.server.requests import Handler
+    from hullcast.broker.server.service import Server
     from hullcast.network.wire.bodies import Publish
     from hullcast.network.wire.frames import Request
 
@@ -56,12 +54,9 @@ class Hall:
     """Takes in requests, in the order in which they come. A request that is wrong is answered with `Failed`; a failure
     of ours (a bug) is raised when it may have left the engine half-changed, and answered when it cannot."""
 
-    def __init__(
-        self, services: Services, rights: Callable[[], Rights], commits: Commits, pipeline: Pipeline, pending_bytes: int
-    ) -> None:
+    def __init__(self, server: Server) -> None:
         check_complete()
-        self._services, self._rights, self._commits, self._pipeline = services, rights, commits, pipeline
-        self._pending_bytes = pending_bytes
+        self._server, self._commits, self._pipeline = server, server.commits, server.pipeline
         self._arrived: list[Asked[Publish]] = []  # publishes that have been read in this turn of the loop
         self._arrived_rows = 0
         self.requests = 0
@@ -72,8 +67,8 @@ class Hall:
     def on_request(self, request: Request) -> None:
         """Do what a child, or a client below it, asks for."""
         self.requests += 1
-        self._services.leaving.forgo_withdrawn()
-        access, unavailable = Access(self._rights, request), self._unavailable()
+        self._server.leaving.forgo_withdrawn()
+        access, unavailable = Access(lambda: self._server.children.rights, request), self._unavailable()
         likely = HANDLERS.get(bodies.REQUESTS.get(bodies.tag_of(request.body), bodies.Body))  # at a glance
         if unavailable is not None and not (likely is not None and likely.ends):
             self._commits.refuse(request, unavailable)
@@ -94,7 +89,7 @@ class Hall:
         if self.stopping:
             return ConnectionLost("the server is stopping")
         if self._pipeline.full:
-            return Overloaded("bytes of changes waiting for the disk", self._pending_bytes)
+            return Overloaded("bytes of changes waiting for the disk", self._server.settings.pending_bytes)
         return None
 
     def _take(self, asked: Asked[Any]) -> None:
@@ -107,12 +102,12 @@ class Hall:
             self._gather(asked)
             return
         self.apply_arrived()  # what was asked before this is done before it
-        wait = handler.first(self._services, asked) if handler.first is not None else None
+        wait = handler.first(self._server, asked) if handler.first is not None else None
         if wait is not None:
             self._wait(handler, asked, wait)
         elif handler.lane is Lane.PROCESS:
             handler.check(asked)
-            self._wait(handler, asked, handler.do(self._services, asked))
+            self._wait(handler, asked, handler.do(self._server, asked))
         else:
             self._do(handler, asked)
 
@@ -145,7 +140,7 @@ class Hall:
     def publish(self, arrived: Sequence[Asked[Publish]]) -> list[Outcome]:
         """Apply publishes together; an outcome for each, whatever happens."""
         outcomes = []
-        found = HANDLERS[bodies.Publish].do(self._services, arrived)
+        found = HANDLERS[bodies.Publish].do(self._server, arrived)
         for one, outcome in zip(arrived, found, strict=True):
             if isinstance(outcome, HullcastError):
                 outcome = self.refusal(outcome, one.access)
@@ -177,7 +172,7 @@ class Hall:
             self._answer(request, access, self.refusal(error, access))
 
         now, size = time.monotonic(), len(request.body)
-        self._services.jobs.put(Job(access.owner, now, size, wait.deadline, wait.room, request, run, refuse, wait.late))
+        self._server.jobs.put(Job(access.owner, now, size, wait.deadline, wait.room, request, run, refuse, wait.late))
 
     def _do(self, handler: Handler, asked: Asked[Any], prepared: object = None) -> None:
         """Do a request, now if it is done in a slice; otherwise others have their turns in between."""
@@ -199,21 +194,21 @@ class Hall:
                 self._answer(request, access, self.failure(bug, "reply"))
 
         job = Job(access.owner, time.monotonic(), len(request.body), None, WORK, request)
-        self._services.jobs.work(job, work, done, yielded)
+        self._server.jobs.work(job, work, done, yielded)
 
     def decide(self, handler: Handler, asked: Asked[Any], prepared: object = None) -> Work:
         """Do what a request asks for, in slices; the result is an Outcome, whatever happens, or None if there is no
         answer. Rights are those in force when something is done, however long it waited."""
-        engine = self._services.engine
+        engine = self._server.engine
         before = engine.seq
         given = () if handler.first is None else (prepared,)
         try:
             handler.check(asked)
             if handler.lane is Lane.SLICES:
-                return (yield from handler.do(self._services, asked, *given))
+                return (yield from handler.do(self._server, asked, *given))
             if handler.lane is Lane.TOGETHER:
                 return self.publish([asked])[0]
-            return handler.do(self._services, asked, *given)
+            return handler.do(self._server, asked, *given)
         except HullcastError as error:
             return self.refusal(error, asked.access)
         except (Exception, MemoryError) as error:
@@ -237,7 +232,7 @@ class Hall:
 
     def failure(self, error: BaseException, what: str) -> Outcome:
         """The answer to a request that failed by a fault of ours; raises it if the engine's state is in doubt."""
-        if self._services.engine.broken:
+        if self._server.engine.broken:
             raise error
         self.failures += 1
         log.error("request failed", extra={"request": what}, exc_info=error)

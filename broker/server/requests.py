@@ -46,22 +46,10 @@ from hullcast.network.wire.bodies import (
 from hullcast.network.wire.errors import HullcastError, InvariantBroken, NotPermitted
 
 if TYPE_CHECKING:
-    from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.access import Access, Asked
-    from hullcast.broker.server.changing import Changing
-    from hullcast.broker.server.describing import Describing
-    from hullcast.broker.server.evaluating import Evaluating
-    from hullcast.broker.server.history import HistoryReads
-    from hullcast.broker.server.jobs import Jobs
-    from hullcast.broker.server.leaving import Leaving
-    from hullcast.broker.server.nodes import Nodes
-    from hullcast.broker.server.queries import Queries
-    from hullcast.broker.server.storage import Storage
-    from hullcast.broker.server.streams import StreamsProcess
-    from hullcast.broker.server.subscribing import Prepared, Subscribing
-    from hullcast.broker.server.views import ViewMaking
-    from hullcast.broker.server.warehouse import Warehouse
+    from hullcast.broker.server.service import Server
+    from hullcast.broker.server.subscribing import Prepared
     from hullcast.network.security.rights import Action
 
 #: Requests that wait until a server without a data directory has files.
@@ -80,28 +68,6 @@ class Lane(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
-    """What requests are done with."""
-
-    engine: ServedEngine
-    changing: Changing
-    subscribing: Subscribing
-    describing: Describing
-    evaluating: Evaluating
-    queries: Queries
-    history: HistoryReads
-    views: ViewMaking
-    warehouse: Warehouse
-    streams: StreamsProcess
-    storage: Storage
-    jobs: Jobs
-    leaving: Leaving
-    nodes: Nodes
-    status: Callable[[], dict[str, object]]
-    now: Callable[[], float]
-
-
-@dataclass(frozen=True, slots=True)
 class Handler:
     """A row of the table.
 
@@ -114,7 +80,7 @@ class Handler:
     tables: Callable[[Any], Iterable[str]] | None
     lane: Lane
     do: Callable[..., Any]
-    first: Callable[[Services, Asked[Any]], Wait | None] | None = None  # what it waits for; `do` is given its result
+    first: Callable[[Server, Asked[Any]], Wait | None] | None = None  # what it waits for; `do` is given its result
     on_disk: bool = False  # it changes rows, or shows changes: refused while those applied wait for room on the disk
     ends: bool = False  # it only says that nobody waits any more: taken in any case, and never answered
     of_nodes: bool = False  # only nodes send it, and get no answer
@@ -139,17 +105,17 @@ def no_table(_: Body) -> tuple[str, ...]:
 # --- what is done with each ------------------------------------------------------------------------------------------
 
 
-def publish(s: Services, arrived: Sequence[Asked[Publish]]) -> list[Outcome | Exception]:
+def publish(s: Server, arrived: Sequence[Asked[Publish]]) -> list[Outcome | Exception]:
     """Apply publishes that arrived together."""
     return s.changing.publish(arrived, s.now())
 
 
-def delete(s: Services, asked: Asked[Delete]) -> Outcome:
+def delete(s: Server, asked: Asked[Delete]) -> Outcome:
     """Remove rows."""
     return s.changing.change(asked, s.now())
 
 
-def execute_first(s: Services, asked: Asked[Execute]) -> Wait | None:
+def execute_first(s: Server, asked: Asked[Execute]) -> Wait | None:
     """A view is made before there is such a view; a derived stream needs files that the streams process can read."""
     try:
         statement = parse_statement(asked.body.sql)
@@ -170,7 +136,7 @@ def _is_admin(access: Access) -> bool:
     return True
 
 
-def _or_refused(s: Services, asked: Asked[Execute], wait: Wait) -> Wait:
+def _or_refused(s: Server, asked: Asked[Execute], wait: Wait) -> Wait:
     """What a change waits for; if that fails, later changes of its publisher may pass."""
 
     async def run() -> Any:
@@ -183,7 +149,7 @@ def _or_refused(s: Services, asked: Asked[Execute], wait: Wait) -> Wait:
     return wait._replace(run=run)
 
 
-def execute(s: Services, asked: Asked[Execute], made: object = None) -> Outcome:
+def execute(s: Server, asked: Asked[Execute], made: object = None) -> Outcome:
     """Execute a statement; the view that it creates was made before, and has a number."""
     try:
         return s.changing.change(asked, s.now())
@@ -194,7 +160,7 @@ def execute(s: Services, asked: Asked[Execute], made: object = None) -> Outcome:
             s.views.executed(statement, made)
 
 
-def subscribe_first(s: Services, asked: Asked[Subscribe]) -> Wait | None:
+def subscribe_first(s: Server, asked: Asked[Subscribe]) -> Wait | None:
     """Conditionals are made before, and files where a join over streams needs them: what comes behind the request must
     be in them. Only a server without a data directory has none."""
     s.subscribing.check_size(asked.body)
@@ -209,7 +175,7 @@ def subscribe_first(s: Services, asked: Asked[Subscribe]) -> Wait | None:
     return Wait(FILES, partial(_files, s)) if joins else None
 
 
-async def _files(s: Services) -> None:
+async def _files(s: Server) -> None:
     await s.storage.for_queries()
 
 
@@ -219,19 +185,19 @@ def _may_join(sql: str) -> bool:
     return "join" in behind or "," in behind
 
 
-def subscribe(s: Services, asked: Asked[Subscribe], prepared: Prepared | None = None) -> Work:
+def subscribe(s: Server, asked: Asked[Subscribe], prepared: Prepared | None = None) -> Work:
     """All groups of a request, in one reply."""
     return s.subscribing.subscribe(asked.body, asked.access, s.now, prepared or {})
 
 
-def links_gone(s: Services, asked: Asked[LinksGone]) -> None:
+def links_gone(s: Server, asked: Asked[LinksGone]) -> None:
     """Links of a node are gone: nobody takes answers that way."""
     links, route = asked.body.links, asked.request.route
     s.jobs.gone(links, route)
     s.leaving.links_gone(links, route)
 
 
-def policy(s: Services, asked: Asked[SetPolicy]) -> Outcome:
+def policy(s: Server, asked: Asked[SetPolicy]) -> Outcome:
     """Switch a policy, if one is named; which one decides, and which there are."""
     body = asked.body
     if body.name:
@@ -244,32 +210,32 @@ def policy(s: Services, asked: Asked[SetPolicy]) -> Outcome:
     return Outcome(Information({**facts, "policies": {one.name: one.about for one in POLICIES.values()}}))
 
 
-def sync(s: Services, asked: Asked[Sync]) -> Outcome:
+def sync(s: Server, asked: Asked[Sync]) -> Outcome:
     """Say how far everything is; the answer leaves behind all messages up to there."""
     return Outcome(Synced(s.engine.seq), ordered=True)
 
 
-def fetch(s: Services, asked: Asked[Fetch]) -> Outcome:
+def fetch(s: Server, asked: Asked[Fetch]) -> Outcome:
     """A part of first answers that were too large for one reply."""
     return Outcome(s.subscribing.fetch(asked.body, asked.access.owner, s.now()))
 
 
-def explain(s: Services, asked: Asked[Explain]) -> Outcome:
+def explain(s: Server, asked: Asked[Explain]) -> Outcome:
     """How a subscription would be served."""
     return Outcome(Information(s.describing.explain(asked.body, asked.access)))
 
 
-def describe(s: Services, asked: Asked[Describe]) -> Outcome:
+def describe(s: Server, asked: Asked[Describe]) -> Outcome:
     """The tables and views that the sender may do something with."""
     return Outcome(Information(s.describing.describe(asked.access)))
 
 
-def status(s: Services, asked: Asked[Status]) -> Outcome:
+def status(s: Server, asked: Asked[Status]) -> Outcome:
     """Everything there is to show; it names the queries of all clients."""
     return Outcome(Information(s.status()))
 
 
-def left(s: Services, asked: Asked[Left]) -> None:
+def left(s: Server, asked: Asked[Left]) -> None:
     """Groups of a node's clients are gone."""
     s.leaving.groups_left(asked.body.groups, asked.request.route)
 

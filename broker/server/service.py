@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from hullcast.broker.server.attendance import Attendance
 from hullcast.broker.server.calibration import stored_coefficients
 from hullcast.broker.server.changing import Changing
-from hullcast.broker.server.commits import Commits, Releases
+from hullcast.broker.server.commits import Commits
 from hullcast.broker.server.conditionals import Conditionals
 from hullcast.broker.server.derived import HiddenStreams
 from hullcast.broker.server.describing import Describing
@@ -30,8 +30,8 @@ from hullcast.broker.server.nodes import Nodes
 from hullcast.broker.server.pipeline import Pipeline
 from hullcast.broker.server.queries import Queries
 from hullcast.broker.server.receipts import OwedReceipts
-from hullcast.broker.server.requests import Services
 from hullcast.broker.server.retention import Retention
+from hullcast.broker.server.serving import serve
 from hullcast.broker.server.status import server_status
 from hullcast.broker.server.storage import Storage
 from hullcast.broker.server.streams import StreamsProcess
@@ -63,8 +63,6 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-#: Seconds between two rounds: progress to the children, channels to close, checkpoints.
-ROUND_S = 0.1
 #: How long results of joins wait for a sync that is made for others.
 RESULTS_PATIENCE_S = 0.005
 #: Rows and bytes of the answer to one query.
@@ -118,25 +116,7 @@ class Server:
         self._make_answers(settings)
         self.pauses = Pauses()
         self.nodes = Nodes(self.children, self.epoch, self.id)
-        services = Services(
-            engine,
-            self.changing,
-            self.subscribing,
-            self.describing,
-            self.evaluating,
-            self.queries,
-            self.history,
-            self.views,
-            self.warehouse,
-            self.streams,
-            storage,
-            self.jobs,
-            self.leaving,
-            self.nodes,
-            status=lambda: server_status(self),
-            now=time.monotonic,
-        )
-        self.hall = Hall(services, lambda: self.children.rights, self.commits, self.pipeline, settings.pending_bytes)
+        self.hall = Hall(self)
 
     def _make_ways_out(self, settings: ServerSettings) -> None:
         """What outcomes and subscribers leave by."""
@@ -172,17 +152,8 @@ class Server:
             memory_bytes=settings.stream_memory_bytes,
         )
         engine.joins_need = self.streams.needs
-        self.changing = Changing(
-            engine,
-            storage.publishers,
-            self.attendance,
-            self.retention,
-            self.conditionals,
-            self.leaving.wanted,
-            settings.batch_rows,
-            self.streams,
-            self.commits,
-        )
+        known = (self.attendance, self.retention, self.conditionals, self.leaving.wanted)
+        self.changing = Changing(engine, storage.publishers, *known, settings.batch_rows, self.streams, self.commits)
         self.upkeep = Upkeep(self.changing, self.commits, self.pipeline, self.working)
         self.hidden = HiddenStreams(engine, self.attendance, settings.channel_linger_s, self.changing, self.streams)
         self.windows = WindowLimits(engine, settings.stream_window_bytes)
@@ -194,19 +165,10 @@ class Server:
     def _make_answers(self, settings: ServerSettings) -> None:
         """What answers subscriptions and questions."""
         engine, storage = self.engine, self.storage
-        limits = Limits(
-            settings.subscribe_rows, settings.subscribe_groups, settings.max_channels, settings.link.queue_bytes
-        )
-        self.subscribing = Subscribing(
-            engine,
-            self.epoch,
-            self.attendance,
-            self.retention,
-            self.conditionals,
-            limits,
-            self._make_for,
-            durable=settings.data is not None,
-        )
+        most = (settings.subscribe_rows, settings.subscribe_groups, settings.max_channels, settings.link.queue_bytes)
+        known = (self.attendance, self.retention, self.conditionals)
+        durable = settings.data is not None
+        self.subscribing = Subscribing(engine, self.epoch, *known, Limits(*most), self._make_for, durable=durable)
         self.warehouse = Warehouse(
             engine,
             storage.for_queries,
@@ -215,28 +177,25 @@ class Server:
             policy=settings.warehouse_policy,
             disk=DiskLimits(settings.warehouse_file_bytes, 0 if settings.data is None else settings.reserve_bytes),
         )
+        self.describing = Describing(engine, *known, self.warehouse.status, self.streams.explain)
         self.queries = Queries(engine, self.warehouse, self.jobs, storage.space)
         self.views = ViewMaking(engine, self.warehouse)
         self.history = HistoryReads(settings.name, engine, storage.directory, self.log)
+        ways = (self.queries, self.working, self.jobs)
         self.evaluating = Evaluating(
-            engine,
-            self.queries,
-            self.working,
-            self.jobs,
-            self.conditionals,
-            self.changing,
-            self.commits,
-            self.windows.admit,
-            self._conditionals_due,
-        )
-        self.describing = Describing(
-            engine, self.attendance, self.retention, self.conditionals, self.warehouse.status, self.streams.explain
+            engine, *ways, self.conditionals, self.changing, self.commits, self.windows.admit, self._conditionals_due
         )
 
     def _make_for(self, sql: str, owner: str) -> None:
         """Make what a subscription needs; TooLarge or Overloaded if there is too much of it."""
         self.hidden.make_for(sql, owner)
         self.windows.admit(sql, owner)
+
+    now = staticmethod(time.monotonic)
+
+    def status(self) -> dict[str, object]:
+        """Everything there is to show."""
+        return server_status(self)
 
     @property
     def name(self) -> str:
@@ -250,72 +209,7 @@ class Server:
 
     async def run(self, started: asyncio.Event | None = None) -> None:
         """Serve until cancelled."""
-        followers = (self.upkeep, self.warehouse, self.streams)
-        self.pipeline.begin(Releases(self.children, self.leaving, self.receipts, followers).release)
-        tasks: list[asyncio.Task[None]] = []
-        sound = False
-        try:
-            self.listener.start(self.children)
-            self.nodes.tell(self.endpoint, time.monotonic())
-            for work in (self._rounds, self.leaving.run, self.evaluating.run, self.working.run, self.pauses.run):
-                tasks.append(asyncio.create_task(work(), name=f"server.{work.__qualname__}"))
-            if started is not None:
-                started.set()
-            log.info("serving", extra={"endpoint": self.endpoint, "seq": self.engine.seq})
-            ends = (*tasks, self.pipeline.failed, self.listener.failed)
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for end in ends:
-                if end.done():
-                    end.result()
-        except asyncio.CancelledError:
-            sound = True  # a stop that was asked for: nothing is wrong with the engine
-            raise
-        finally:
-            self.hall.stopping = True
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await asyncio.gather(self.history.stop(), self.jobs.stop())
-            self.queries.close()
-            await self.warehouse.stop()
-            await self.streams.stop()
-            await self.storage.stop()
-            self.hall.apply_arrived()
-            await self.pipeline.stop()
-            self.receipts.close()
-            await self.listener.stop()
-            try:
-                if sound and self.pipeline.sound:
-                    await self.storage.leave_checkpoint()
-            finally:
-                self.storage.close()
-
-    async def _rounds(self) -> None:
-        while True:
-            await asyncio.sleep(ROUND_S)
-            now = time.monotonic()
-            if next(iter(self.pipeline), None) is None:  # nothing waits for the disk
-                self.children.through = self.engine.seq
-            self.children.tell_progress()
-            self.retention.expire(now - self.settings.retention_s)
-            self.subscribing.expire(now)
-            self.engine.tidy()
-            self.changing.forget_swept()
-            self.attendance.expire(now)
-            for attending in self.attendance.close_deserted(self.leaving.wanted(), now):
-                self.retention.close(attending.number)
-            self.conditionals.expire(now)
-            self.hidden.expire(now)
-            self.upkeep.on_release()
-            self.upkeep.keep_up((*(one.channel for one in self.attendance), *self.conditionals.channels()))
-            self.nodes.tell(self.endpoint, now)
-            self.queries.expire(now)
-            self.warehouse.watch(now)
-            self.streams.watch(now)
-            self.history.watch(now)
-            self.storage.keep_behind(self.streams.needed_behind())
-            self.storage.keep_up(now)
-            self.commits.tell_of_disk()
+        await serve(self, started)
 
     # --- called by the children --------------------------------------------------------------------------------
 

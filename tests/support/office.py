@@ -18,8 +18,9 @@ from hullcast.broker.server.conditionals import Conditionals
 from hullcast.broker.server.describing import Describing
 from hullcast.broker.server.hall import Hall
 from hullcast.broker.server.outcome import Outcome
-from hullcast.broker.server.requests import HANDLERS, Services
+from hullcast.broker.server.requests import HANDLERS
 from hullcast.broker.server.retention import Retention
+from hullcast.broker.server.service import Server
 from hullcast.broker.server.subscribing import Limits, Subscribing
 from hullcast.broker.tables.schema import Table
 from hullcast.network.security.rights import Rights
@@ -99,16 +100,17 @@ class Office:
         describing = Describing(
             engine, self.attendance, self.retention, conditionals, lambda: loaded, lambda stream: {}
         )
-        services = SimpleNamespace(
+        server = SimpleNamespace(
             engine=engine,
             changing=self.changing,
             subscribing=self.subscribing,
             describing=describing,
             status=status,
             now=lambda: self.moment,
+            commits=None,
+            pipeline=None,
         )
-        nothing = cast("Any", None)
-        self.hall = Hall(cast("Services", services), rights, nothing, nothing, 0)
+        self.hall = Hall(cast("Server", server))
 
     def asked(self, body: bodies.Body, request: Request) -> Asked[Any]:
         return Asked(body, request, Access(self.rights, request))

@@ -1,0 +1,90 @@
+"""The life of a server: it starts, does its rounds, and stops."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from hullcast.broker.server.commits import Releases
+from hullcast.network.wire.logs import logger
+
+if TYPE_CHECKING:
+    from hullcast.broker.server.service import Server
+
+log = logger(__name__)
+
+#: Seconds between two rounds: progress to the children, channels to close, checkpoints.
+ROUND_S = 0.1
+
+
+async def serve(server: Server, started: asyncio.Event | None) -> None:
+    """Serve until cancelled. When it returns or raises, no task, socket, thread or file is left."""
+    followers = (server.upkeep, server.warehouse, server.streams)
+    server.pipeline.begin(Releases(server.children, server.leaving, server.receipts, followers).release)
+    tasks: list[asyncio.Task[None]] = []
+    sound = False
+    try:
+        server.listener.start(server.children)
+        server.nodes.tell(server.endpoint, time.monotonic())
+        tasks.append(asyncio.create_task(_rounds(server), name="server.rounds"))
+        for part in (server.leaving, server.evaluating, server.working, server.pauses):
+            tasks.append(asyncio.create_task(part.run(), name=f"server.{type(part).__name__}"))
+        if started is not None:
+            started.set()
+        log.info("serving", extra={"endpoint": server.endpoint, "seq": server.engine.seq})
+        ends = (*tasks, server.pipeline.failed, server.listener.failed)
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            if end.done():
+                end.result()
+    except asyncio.CancelledError:
+        sound = True  # a stop that was asked for: nothing is wrong with the engine
+        raise
+    finally:
+        server.hall.stopping = True
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(server.history.stop(), server.jobs.stop())
+        server.queries.close()
+        await server.warehouse.stop()
+        await server.streams.stop()
+        await server.storage.stop()
+        server.hall.apply_arrived()
+        await server.pipeline.stop()
+        server.receipts.close()
+        await server.listener.stop()
+        try:
+            if sound and server.pipeline.sound:
+                await server.storage.leave_checkpoint()
+        finally:
+            server.storage.close()
+
+
+async def _rounds(server: Server) -> None:
+    while True:
+        await asyncio.sleep(ROUND_S)
+        now = time.monotonic()
+        if next(iter(server.pipeline), None) is None:  # nothing waits for the disk
+            server.children.through = server.engine.seq
+        server.children.tell_progress()
+        server.retention.expire(now - server.settings.retention_s)
+        server.subscribing.expire(now)
+        server.engine.tidy()
+        server.changing.forget_swept()
+        server.attendance.expire(now)
+        for attending in server.attendance.close_deserted(server.leaving.wanted(), now):
+            server.retention.close(attending.number)
+        server.conditionals.expire(now)
+        server.hidden.expire(now)
+        server.upkeep.on_release()
+        server.upkeep.keep_up((*(one.channel for one in server.attendance), *server.conditionals.channels()))
+        server.nodes.tell(server.endpoint, now)
+        server.queries.expire(now)
+        server.warehouse.watch(now)
+        server.streams.watch(now)
+        server.history.watch(now)
+        server.storage.keep_behind(server.streams.needed_behind())
+        server.storage.keep_up(now)
+        server.commits.tell_of_disk()
