@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
     import zmq
 
-    from hullcast.broker.log.recovery import DataDirectory
     from hullcast.broker.server.settings import ServerSettings
     from hullcast.network.link.peer import Peer
     from hullcast.network.security.curve import Curve
@@ -237,11 +236,6 @@ class Server:
         """Take over a new allow list: all clients subscribe again, and keep what is still allowed."""
         self.children.take_rights(rights)
         self.children.reset("rights", "the allow list was read again", fresh_link=False)
-
-    async def directory_for_queries(self) -> DataDirectory:
-        """The files to read rows from: its `path`, its `identity`, and `log.synced_seq`, which is how far the log there
-        can be read. All that was acknowledged before the call is in them."""
-        return await self.storage.for_queries()
 
     def ready(self) -> str | None:
         """Why the server cannot do all that it should, if so."""

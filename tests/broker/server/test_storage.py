@@ -145,7 +145,7 @@ async def test_the_files_say_what_the_tables_were_at_every_moment(seed: int, mon
             told.seq = (await hc.publish("LARGE", {"K": np.arange(20_000)})).seq
         for _ in range(seed * 40):
             await told.change()
-        beginning = asyncio.create_task(server.directory_for_queries())
+        beginning = asyncio.create_task(server.storage.for_queries())
         during = 0
         while not beginning.done():
             await told.change()
@@ -158,7 +158,7 @@ async def test_the_files_say_what_the_tables_were_at_every_moment(seed: int, mon
             if seed % 2 and changes % 10 == 0:
                 told.seq = (await hc.publish("LARGE", {"K": np.arange(3000), "X": np.full(3000, 0.5)})).seq
         acknowledged = told.seq
-        assert await server.directory_for_queries() is directory
+        assert await server.storage.for_queries() is directory
         assert read_identity(directory.path) == directory.identity
         assert directory.log.synced_seq >= acknowledged
         if seed % 2:
@@ -175,9 +175,9 @@ async def test_before_the_first_query_nothing_is_kept_and_after_the_stop_nothing
         await hc.publish("T", {"K": np.arange(1000)})
         assert server.log._copy is None
         assert not os.listdir(folder)
-        directory, same = await asyncio.gather(server.directory_for_queries(), server.directory_for_queries())
+        directory, same = await asyncio.gather(server.storage.for_queries(), server.storage.for_queries())
         await hc.publish("T", {"K": np.arange(1000)})
-        await server.directory_for_queries()
+        await server.storage.for_queries()
         assert directory is same
         (found,) = map(folder.joinpath, os.listdir(folder))
         assert found == directory.path
@@ -192,7 +192,7 @@ async def test_a_data_directory_is_given_at_once(tmp_path: Path) -> None:
     async with memory_server(data=tmp_path / "data") as (server, hc):
         await hc.execute(CREATE.format("T"))
         receipt = await hc.publish("T", {"K": [1]})
-        directory = await server.directory_for_queries()
+        directory = await server.storage.for_queries()
         assert (directory.path, directory.log.synced_seq) == (tmp_path / "data", receipt.seq)
         assert os.listdir(tmp_path) == ["data"]
 
@@ -205,12 +205,12 @@ async def test_no_reply_waits_for_the_files_and_nothing_is_synced(monkeypatch: p
     monkeypatch.setattr(os, "fdatasync", never)
     async with memory_server() as (server, hc):
         await hc.execute(CREATE.format("T"))
-        await server.directory_for_queries()
+        await server.storage.for_queries()
         go = held_up(monkeypatch)
         last = 0
         for key in range(20):
             last = (await hc.publish("T", {"K": [key]})).seq
-        waiting = asyncio.create_task(server.directory_for_queries())
+        waiting = asyncio.create_task(server.storage.for_queries())
         await hc.publish("T", {"K": [30]})
         assert not waiting.done()
         go.set()
@@ -220,7 +220,7 @@ async def test_no_reply_waits_for_the_files_and_nothing_is_synced(monkeypatch: p
 async def test_what_nobody_asks_for_is_written_all_the_same() -> None:
     async with memory_server() as (server, hc):
         await hc.execute(CREATE.format("T"))
-        directory = await server.directory_for_queries()
+        directory = await server.storage.for_queries()
         receipt = await hc.publish("T", {"K": [1]})
         await wait_for(lambda: directory.log.synced_seq == receipt.seq, "a round")
 
@@ -237,7 +237,7 @@ async def test_a_full_disk_stops_queries_only_and_not_for_ever(
     async with memory_server(pending_bytes=1 << 16) as (server, hc):
         await hc.execute(CREATE.format("T"))
         await hc.publish("T", {"K": [1]})
-        first = await server.directory_for_queries() if where in ("log", "slow") else None
+        first = await server.storage.for_queries() if where in ("log", "slow") else None
         with monkeypatch.context() as patched:
             go = held_up(patched) if where == "slow" else None
             if where == "folder":
@@ -249,10 +249,10 @@ async def test_a_full_disk_stops_queries_only_and_not_for_ever(
             await hc.publish("T", {"K": [2]})
             if go is None:
                 with pytest.raises(QueriesFailed, match=words) as failed:
-                    await server.directory_for_queries()
+                    await server.storage.for_queries()
                 assert str(folder) in str(failed.value)
             else:
-                waiting = asyncio.create_task(server.directory_for_queries())
+                waiting = asyncio.create_task(server.storage.for_queries())
                 await asyncio.sleep(0)
                 for _ in range(3):
                     await hc.publish("T", {"K": np.arange(5000), "X": np.arange(5000) / 7})
@@ -263,7 +263,7 @@ async def test_a_full_disk_stops_queries_only_and_not_for_ever(
             for key in range(3, 6):
                 await hc.publish("T", {"K": [key]})
             await wait_for(lambda: not os.listdir(folder), "the files are removed")
-        directory = await server.directory_for_queries()
+        directory = await server.storage.for_queries()
         assert directory is not first
         store = server.engine.store_of("T")
         found = rows_at(HistoryReader(directory.path), Life(store.table, store.created), server.engine.seq)
@@ -278,7 +278,7 @@ async def test_whoever_asks_in_the_turn_in_which_something_ends_does_not_hold_th
 
         async def ask() -> DataDirectory:
             await over
-            return await server.directory_for_queries()
+            return await server.storage.for_queries()
 
         async def work() -> None:
             over.set_result(None)  # who waits for this has its turn before callbacks of the task that ends here
@@ -303,7 +303,7 @@ async def test_after_a_failure_queries_are_refused_at_once(monkeypatch: pytest.M
     async with memory_server() as (server, _):
         for _ in range(5):
             with pytest.raises(QueriesFailed):
-                await server.directory_for_queries()
+                await server.storage.for_queries()
     assert tried == 1
 
 
@@ -317,7 +317,7 @@ async def test_a_server_stops_while_its_tables_are_being_copied(
     async with memory_server(**options) as (server, hc):
         await hc.execute(CREATE.format("T"))
         await hc.publish("T", {"K": np.arange(50_000)})
-        asking = None if durable else asyncio.create_task(server.directory_for_queries())
+        asking = None if durable else asyncio.create_task(server.storage.for_queries())
         await wait_for(lambda: server.working.statistics().waiting, "the copying has begun")
         assert server.storage.checkpoints == 0
     assert server.storage.checkpoints == 0
@@ -384,7 +384,7 @@ async def test_folders_of_killed_servers_are_removed_and_no_others(folder: Path)
     kept.mkdir()
     (folder / f"{recovery.TEMPORARY_PREFIX}link").symlink_to(kept)
     async with memory_server() as (first, _), memory_server() as (second, _):
-        paths = {(await server.directory_for_queries()).path.name for server in (first, second)}
+        paths = {(await server.storage.for_queries()).path.name for server in (first, second)}
         assert len(paths) == 2
         assert set(os.listdir(folder)) == {*paths, "data", f"{recovery.TEMPORARY_PREFIX}link"}
         assert left not in paths
