@@ -27,6 +27,7 @@ import numpy as np
 
 from hullcast.broker.reformulate.messages import Batch, Messages
 from hullcast.broker.scheduling.driver import Until
+from hullcast.broker.tables.ingest import Encoded
 from hullcast.broker.tables.schema import ColumnType, fold
 from hullcast.broker.tables.store import Updates
 from hullcast.network.wire.errors import InvariantBroken, UsageError
@@ -81,9 +82,9 @@ class _Gathering:
             self.parts = [self.parts[0].nothing()]
         return len(part)
 
-    def join(self) -> None:
-        """All rows were taken."""
-        self.parts = [Messages.joined(self.parts)]
+    def join(self) -> Work:
+        """All rows were taken: of the parts make one."""
+        self.parts = [(yield from Messages.joining(self.parts))]
         self.parts[0].complete = self.complete
 
 
@@ -165,37 +166,34 @@ class Publishing:
         """Whether a batch of so many rows should be published in slices."""
         return rows * (1 + len(self._channels.reading(store.table.name))) > LARGE
 
-    def publishing(
-        self, store: TableStore, rows: int, change: Callable[[slice], Updates], check: Callable[[], None]
-    ) -> Work:
-        """`publish` in slices: `change` changes some of the rows, in order, after `check` has refused the batch or not.
+    def upserting(self, store: TableStore, coding: Encoded | Work) -> Work:
+        """`publish` rows, given by their codes or by work that finds them, in slices; the result is the same.
 
-        The outcome is that of a `publish` at the moment of the last slice. The table is held from now on. Given up
-        before it has begun, it leaves nothing; after that the engine is broken.
+        The outcome is that of a `publish` at the moment of the last slice. The table is held from now on. Refused, or
+        given up before it has begun, it leaves nothing; after that the engine is broken.
         """
-        work = self._publishing(store, rows, change, check)
+        work = self._upserting(store, coding)
         next(work)
         return work
 
-    def _publishing(
-        self, store: TableStore, rows: int, change: Callable[[slice], Updates], check: Callable[[], None]
-    ) -> Work:
+    def _upserting(self, store: TableStore, coding: Encoded | Work) -> Work:
         hold = _Hold(store)
         self._holds.append(hold)
         try:
             yield 0.0
+            encoded = coding if isinstance(coding, Encoded) else (yield from coding)
             may_begin = partial(self._may_begin, hold)
             while not may_begin():
                 yield Until(may_begin)
             self.check_sound()
-            check()
+            store.check_complete(encoded)
             hold.begun = True
             gathered = [_Gathering(*reader) for reader in self._channels.reading(store.table.name)]
             for one in gathered:
                 one.channel.hold()
-            changed = yield from self._prepare(rows, change, gathered)
+            updates = yield from self._prepare(store, encoded, gathered)
             self._holds.remove(hold)
-            return self._switch(store, changed, gathered)
+            return self._switch(store, updates, gathered)
         except BaseException as error:
             if hold.begun:
                 self._break(error, self.seq + 1)
@@ -204,12 +202,12 @@ class Publishing:
             if hold in self._holds:
                 self._holds.remove(hold)
 
-    def _prepare(self, rows: int, change: Callable[[slice], Updates], gathered: Sequence[_Gathering]) -> Work:
+    def _prepare(self, store: TableStore, encoded: Encoded, gathered: Sequence[_Gathering]) -> Work:
         """All that a batch takes but its numbers."""
         changed: list[Updates] = []
         start, step = 0, SLICED_ROWS
-        while start < rows:
-            some = change(slice(start, min(rows, start + step)))
+        while start < encoded.cells.shape[1]:
+            some = store.apply(Encoded(encoded.cells[:, start : start + step], encoded.partial))
             changed.append(some)
             yield SLICE_COST_S
             most = 0
@@ -219,9 +217,8 @@ class Publishing:
             start += len(some)
             step = max(1, min(SLICED_ROWS, SLICED_MESSAGES * len(some) // max(most, 1)))
         for one in gathered:
-            one.join()
-            yield SLICE_COST_S
-        return _joined(changed) if changed else change(slice(0, 0))
+            yield from one.join()
+        return _joined(changed) if changed else store.apply(encoded)
 
     def _switch(self, store: TableStore, updates: Updates, gathered: Sequence[_Gathering]) -> tuple[Batch, Updates]:
         """Number a batch that is prepared, and tell the local subscriptions."""

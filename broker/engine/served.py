@@ -22,7 +22,7 @@ from hullcast.broker.sql.refusals import call, tables_hint, tables_instead
 from hullcast.broker.sql.subscription import ParsedQuery, names_in, parse_subscription
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.sql.view import CreateView
-from hullcast.broker.tables.ingest import Encoded, ingest, ingest_tuples, joined
+from hullcast.broker.tables.ingest import ingest, ingest_tuples, ingesting, joined
 from hullcast.broker.tables.schema import fold
 from hullcast.network.answers.kinds import KINDS
 from hullcast.network.wire.errors import (
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.sql.view import DropView
     from hullcast.broker.tables.feed import ChangeFeed
+    from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.tables.store import TableStore, Updates
@@ -152,18 +153,20 @@ class ServedEngine(Engine):
         return not self.is_stream(table) and self._changes.is_large(self._store(table), rows)
 
     def upserting(self, table: str, batches: Sequence[Encoded]) -> Work:
-        """`upsert_encoded` in slices: the result is the same, as of the moment of the last slice. Not for streams."""
+        """`upsert_encoded` in slices: the result is the same, as of the moment of the last slice. Not for streams:
+        positions of tuples must be known before they are described."""
+        return self._changes.upserting(self._table_store(table), joined(batches))
+
+    def upserting_columns(self, table: str, columns: ValueColumns, absent: Masks | None) -> Work:
+        """`upserting` of one batch that has no codes yet: these are found in slices, too."""
+        store = self._table_store(table)
+        return self._changes.upserting(store, ingesting(store.table, columns, absent, self._interner))
+
+    def _table_store(self, table: str) -> TableStore:
         self._changes.check_sound()
         if self.is_stream(table):
-            raise InvariantBroken(f"{table} is a stream: positions of tuples must be known at once")
-        store, encoded = self._store(table), joined(batches)
-        cells, some = encoded.cells, encoded.partial
-        return self._changes.publishing(
-            store,
-            cells.shape[1],
-            lambda rows: store.apply(Encoded(cells[:, rows], some)),
-            partial(store.check_complete, encoded),
-        )
+            raise InvariantBroken(f"{table} is a stream, whose tuples are appended at once")
+        return self._store(table)
 
     def held(self, tables: Iterable[str] | None = None) -> bool:
         """Whether a large batch is on its way that holds one of these tables (None: any table): nobody may read or

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ShownColumn = npt.NDArray[Any]
 
+COLUMN_COST_S = 0.001
 NO_TYPES: Mapping[str, ColumnType] = {}
 
 
@@ -65,8 +66,7 @@ class Messages:
 
     def advance(self, by: int) -> None:
         """Give the updates later sequence numbers."""
-        self.seqs = self.seqs + by
-        self.codes = {**self.codes, "seq": self.seqs}
+        self.seqs += by
 
     def nothing(self) -> Messages:
         """None of these messages."""
@@ -80,15 +80,19 @@ class Messages:
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[Messages]) -> Messages:
-        """The messages of updates that follow each other, as one."""
+    def joining(cls, parts: Sequence[Messages]) -> Generator[float, None, Messages]:
+        """The messages of updates that follow each other, as one: work (broker/scheduling/driver.py), by columns."""
 
         def columns() -> dict[str, ShownColumn]:
             shown = [part._columns() for part in parts]
             return {name: np.concatenate([some[name] for some in shown]) for name in shown[0]}
 
+        codes: WireColumns = {}
+        for name in parts[0].codes:
+            codes |= concatenate([{name: part.codes[name]} for part in parts])
+            yield COLUMN_COST_S
         last = parts[-1]  # it knows all texts
-        return cls(last.channel, concatenate([part.codes for part in parts]), columns, last._types, last._texts)
+        return cls(last.channel, codes, columns, last._types, last._texts)
 
     def __repr__(self) -> str:
         return f"Messages({self.channel!r}, {len(self)})"

@@ -21,9 +21,10 @@ from hullcast.broker.reformulate import join as join_module
 from hullcast.broker.reformulate.channel import Attended
 from hullcast.broker.reformulate.messages import Batch, Messages
 from hullcast.broker.scheduling.driver import Until, Work, finish
+from hullcast.broker.tables import ingest as ingest_module
 from hullcast.broker.tables.store import Updates
 from hullcast.network.answers.events import Change
-from hullcast.network.wire.errors import BadValue, InvariantBroken
+from hullcast.network.wire.errors import BadValue, InvariantBroken, UsageError
 from hullcast.network.wire.values import rows_to_columns
 from tests.broker.test_engine_machine import EngineHistory, check_structures
 from tests.broker.test_join_machine import JoinHistory
@@ -32,9 +33,11 @@ from tests.support.queries import CREATE, KEYS, SEEDS, Asked, row
 Rows = list[dict[str, Any]]
 
 
-def upserting(engine: ServedEngine, table: str, rows: Rows) -> Work:
-    """The batch, in slices."""
+def upserting(engine: ServedEngine, table: str, rows: Rows, *, coding: bool = False) -> Work:
+    """The batch, in slices; with its codes, or without."""
     columns, absent = rows_to_columns(rows, table, "refuse")
+    if coding:
+        return engine.upserting_columns(table, columns, absent)
     return engine.upserting(table, [engine.encoded(table, columns, absent)])
 
 
@@ -75,7 +78,8 @@ class SlicedHistory(EngineHistory):
         self.in_slices(table, some, Random(seed))
 
     def in_slices(self, table: str, some: Rows, rng: Random) -> None:
-        work, changed, left = upserting(self.engine, table, some), len(self.listeners), False
+        work = upserting(self.engine, table, some, coding=rng.random() < 0.5)
+        changed, left = len(self.listeners), False
         publishing.SLICED_ROWS = rng.randint(1, 4)
         publishing.SLICED_MESSAGES = rng.choice([1, 4, 4096])
         for done in slices(work):
@@ -163,6 +167,7 @@ class SlicedJoins(SlicedHistory, JoinHistory):
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "SLICED_ROWS", 2)
     monkeypatch.setattr(publishing, "SLICED_MESSAGES", publishing.SLICED_MESSAGES)
+    monkeypatch.setattr(ingest_module, "CODED_ROWS", 3)
 
 
 @pytest.mark.parametrize("history", [SlicedHistory, SlicedJoins])
@@ -286,6 +291,18 @@ def test_a_batch_that_is_refused_or_given_up_in_time_leaves_nothing(engine: Serv
     check_structures(engine)
 
 
+@pytest.mark.parametrize("bad", [{"Y": "y"}, {"K": 1.5}, {"S": None}, {"S": 7}, {"Q": 1}, {"k": 1}, {"S": "\ud800"}])
+def test_a_bad_row_is_named_as_in_a_batch_at_once(engine: ServedEngine, bad: dict[str, Any]) -> None:
+    some: Rows = [*rows(7), {"K": 8, "S": "new"} | bad, {"K": "z"}]
+    columns, absent = rows_to_columns(some, "T", "refuse")
+    with pytest.raises(UsageError) as expected:
+        engine.encoded("T", columns, absent)
+    with pytest.raises(UsageError) as found:
+        finish(upserting(engine, "T", some, coding=True))
+    assert str(found.value) == str(expected.value)
+    assert (engine.seq, engine.rows("T"), engine.held()) == (5, 4, False)
+
+
 def test_a_batch_that_is_given_up_half_way_breaks_the_engine(engine: ServedEngine) -> None:
     work = upserting(engine, "T", rows(9))
     next(work)
@@ -357,4 +374,4 @@ def test_large_is_what_takes_long(engine: ServedEngine) -> None:
     engine.execute("CREATE STREAM W (X REAL)")
     assert not engine.is_large("W", 1 << 20)
     with pytest.raises(InvariantBroken):
-        engine.upserting("W", [engine.encoded("W", {"X": np.zeros(2)}, None)])
+        engine.upserting_columns("W", {"X": np.zeros(2)}, None)
