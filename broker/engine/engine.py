@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from hullcast.broker.engine.publishing import Publishing
 from hullcast.broker.engine.stream import Settled, Stream
 from hullcast.broker.engine.subscription import (
     CollectionSubscription,
@@ -20,9 +21,8 @@ from hullcast.broker.engine.subscriptions import EngineSubscriptions
 from hullcast.broker.queries.mirror import Mirror
 from hullcast.broker.reformulate.channel import CollectionChannel, SingleChannel
 from hullcast.broker.reformulate.channels import Channels
-from hullcast.broker.reformulate.messages import Batch, Messages
 from hullcast.broker.reformulate.tuples import TuplesChannel
-from hullcast.broker.scheduling.driver import finish
+from hullcast.broker.scheduling.driver import Until, finish
 from hullcast.broker.sql.create import AdvanceStream, CreateDerived, CreateTable, DropTable, parse_statement
 from hullcast.broker.sql.encode import Unfit, encode_instant
 from hullcast.broker.sql.subscription import ParsedQuery, parse_subscription
@@ -30,8 +30,8 @@ from hullcast.broker.sql.view import CreateView, DropView
 from hullcast.broker.tables.feed import ChangeFeed
 from hullcast.broker.tables.ingest import Encoded, ingest, ingest_keys, ingest_tuples
 from hullcast.broker.tables.interning import Interner
-from hullcast.broker.tables.schema import ColumnType, fold
-from hullcast.broker.tables.store import TableStore, Updates
+from hullcast.broker.tables.schema import fold
+from hullcast.broker.tables.store import TableStore
 from hullcast.broker.tables.windows import WindowTable
 from hullcast.network.wire.errors import (
     BadSetting,
@@ -46,12 +46,14 @@ from hullcast.network.wire.errors import (
 from hullcast.network.wire.values import keys_to_column, rows_to_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hullcast.broker.reformulate.channel import Channel, ChannelStatistics
+    from hullcast.broker.reformulate.messages import Batch
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.tables.schema import Table
+    from hullcast.broker.tables.store import Updates
     from hullcast.network.answers.named import QueryRows
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.containers import Nan
@@ -71,7 +73,7 @@ NO_POSITION = "only a subscription to the tuples of a stream can begin at a posi
 class Engine:
     """Subscribe to SQL over tables in this process.
 
-    One method changes the rows (`_publish`); every other one reads, opens or closes. An update has a sequence
+    One part changes the rows (`Publishing`); everything else reads, opens or closes. An update has a sequence
     number; after it every subscription's `answer` equals its SQL on the rows as they are then, and each
     subscription whose answer changed has one event more.
 
@@ -91,14 +93,13 @@ class Engine:
         self._feed = ChangeFeed()
         self._parsed: dict[str, ParsedQuery] = {}
         self._opened: dict[str, list[Floats | None]] = {}  # by channel: what `open_channel` wants of it
-        self._seq = 0
-        self._sweeps = self._definitions = 0
-        self._broken: str | None = None
+        self._definitions = 0
+        self._changes = Publishing(self._stores, self._streams, self._channels, self._interner, self._feed)
 
     @property
     def seq(self) -> int:
         """Sequence number of the latest update; 0 before the first."""
-        return self._seq
+        return self._changes.seq
 
     @property
     def tables(self) -> Mapping[str, Table]:
@@ -110,7 +111,7 @@ class Engine:
     def execute(self, sql: str) -> None:
         """Run CREATE TABLE or STREAM [IF NOT EXISTS], or DROP TABLE or STREAM [IF EXISTS]. One that exists with another
         definition is a DuplicateTable either way."""
-        self._check_sound()
+        self._changes.check_sound()
         statement = parse_statement(sql)
         match statement:
             case CreateTable():
@@ -138,7 +139,7 @@ class Engine:
                 return False
             raise DuplicateTable(known.name, difference, known.word)
         self._catalog[folded] = table
-        self._stores[folded] = TableStore(table, self._seq)
+        self._stores[folded] = TableStore(table, self._changes.seq)
         if table.stream is not None:
             self._streams[folded] = Stream(self._stores[folded])
         return True
@@ -162,6 +163,7 @@ class Engine:
         names += [] if stream is None else [window.name for window in stream.windows.values() if window.holders]
         if names:
             raise TableInUse(store.table.name, tuple(names))
+        self._changes.check_free(sources)
         del self._catalog[fold(statement.name)], self._stores[fold(statement.name)]
         self._streams.pop(fold(statement.name), None)
         return True
@@ -183,37 +185,32 @@ class Engine:
         stream = self._streams.get(fold(table)) if self._streams and isinstance(table, str) else None
         if stream is None:
             return self._upsert(table, columns, absent)
-        self._check_sound()
+        self._changes.check_sound()
         batch, _ = self._append(stream, ingest_tuples(stream.store.table, columns, absent, self._interner))
         self._settle(stream)
         return batch
 
     def _upsert(self, table: str, columns: ValueColumns, absent: Masks | None) -> Batch:
         """Rows of a table, or tuples of a stream that have their positions."""
-        self._check_sound()
+        self._changes.check_sound()
         store = self._store(table)
         stream = self._streams.get(fold(table)) if self._streams else None
         encoded = ingest(store.table, columns, absent, self._interner)
-        return self._publish(store, lambda: store.apply(encoded) if stream is None else stream.append(encoded))
+        change = partial(store.apply if stream is None else stream.append, encoded)
+        return self._changes.publish(store, change)[0]
 
     def _append(self, stream: Stream, encoded: Encoded) -> tuple[Batch, Updates]:
         """Add tuples to a stream: their positions are their sequence numbers."""
-        done: list[Updates] = []
-        n = encoded.cells.shape[1]
-        encoded.cells[stream.store.table.key] = np.arange(self._seq + 1, self._seq + 1 + n)
-
-        def change() -> Updates:
-            done.append(stream.append(encoded))
-            return done[0]
-
-        return self._publish(stream.store, change), done[0]
+        first = self._changes.seq + 1
+        encoded.cells[stream.store.table.key] = np.arange(first, first + encoded.cells.shape[1])
+        return self._changes.publish(stream.store, partial(stream.append, encoded))
 
     def progress(self, stream: str, timestamp: object) -> None:
         """Say that a stream's time has come to `timestamp` (a datetime, or ISO-8601 text): no earlier tuple follows.
 
         Tuples that a RANGE window or the retention then no longer holds leave it.
         """
-        self._check_sound()
+        self._changes.check_sound()
         try:
             time = encode_instant(timestamp)[0]
         except Unfit as error:
@@ -226,7 +223,7 @@ class Engine:
         if stream.store.table.time is None:
             name = stream.store.table.name
             raise SqlError(name, "the stream has no TIMESTAMP column, so no time to advance", "create it with one")
-        stream.order.advance(statement.time, self._seq)
+        stream.order.advance(statement.time, self._changes.seq)
 
     def _stream(self, name: str) -> Stream:
         store = self._store(name)
@@ -247,9 +244,9 @@ class Engine:
         if found is None:
             return None
         if isinstance(found, WindowTable):
-            batch = self._publish(found, found.expire)
+            batch, _ = self._changes.publish(found, found.expire)
             return Settled(batch, None, len(batch))
-        batch = self._publish(stream.store, partial(stream.remove, found))
+        batch, _ = self._changes.publish(stream.store, partial(stream.remove, found))
         return Settled(batch, found, len(batch) * (1 + len(stream.windows)))
 
     def _spare(self, stream: Stream, positions: Floats) -> Floats:
@@ -271,15 +268,16 @@ class Engine:
 
     def _delete(self, table: str, keys: Values) -> Batch:
         """Rows of a table, or the oldest tuples of a stream."""
-        self._check_sound()
+        self._changes.check_sound()
         store = self._store(table)
         stream = self._streams.get(fold(table)) if self._streams else None
         codes = ingest_keys(store.table, keys, self._interner)
-        return self._publish(store, lambda: store.remove(codes) if stream is None else stream.remove(codes))
+        return self._changes.publish(store, partial(store.remove if stream is None else stream.remove, codes))[0]
 
     def query(self, sql: str, *parameters: object) -> QueryRows:
         """Run any SELECT that SQLite understands, once, over the current rows. Rows are named tuples."""
-        self._check_sound()
+        self._changes.check_sound()
+        self._changes.check_free(self._catalog)
         return self._mirror.query(sql, parameters)
 
     @cached_property
@@ -312,7 +310,7 @@ class Engine:
                 "an embedded engine has no conditional subscriptions; connect to a server, or query() at each event"
             )
             raise BadSetting(given, every if when is None else when, remedy)
-        self._check_sound()
+        self._changes.check_sound()
         query = self._parse(sql)
         predicates = query.bind(parameters)
         with self._channel(query) as channel:
@@ -327,13 +325,13 @@ class Engine:
             raise BadSetting("after", after, "must be a position: a whole number, 0 or more")
         if not isinstance(channel, TuplesChannel):
             raise BadSetting("after", after, NO_POSITION)
-        return channel.admit_after(predicates, after, self._seq)
+        return channel.admit_after(predicates, after, self._changes.seq)
 
     def subscribe_many(
         self, sql: str, *columns: Sequence[object] | np.ndarray[Any, Any], after: int | None = None
     ) -> EngineSubscriptions:
         """Subscribe many times at once: one column of values per `?`, one subscription per row."""
-        self._check_sound()
+        self._changes.check_sound()
         query = self._parse(sql)
         predicates = query.bind_many(columns)
         with self._channel(query) as channel:
@@ -344,7 +342,7 @@ class Engine:
             listeners,
             lambda i, close: self._subscription(query, channel, listeners[i : i + 1], predicates.only(i), close),
             lambda leaving: self._leave(channel, leaving),
-            self._check_sound,
+            self._changes.check_sound,
         )
 
     def open_channel(self, sql: str, *parameters: object) -> str:
@@ -353,7 +351,7 @@ class Engine:
         This is what a server does for subscribers elsewhere. Returns the channel's name. Parameters matter only for
         joins: the messages describe the pairs in this range, or, without the parameters, all pairs.
         """
-        self._check_sound()
+        self._changes.check_sound()
         query = self._parse(sql)
         everything = not parameters and bool(query.binder.slots)
         predicates = None if everything else query.bind(parameters)
@@ -377,7 +375,7 @@ class Engine:
 
     def statistics(self) -> dict[str, ChannelStatistics]:
         """The counters of each open channel, by its name."""
-        self._check_sound()
+        self._changes.check_sound()
         return {channel.name: channel.statistics() for channel in self._channels}
 
     def memory_bytes(self) -> int:
@@ -387,70 +385,6 @@ class Engine:
         return stores + self._interner.memory_bytes() + self._channels.memory_bytes()
 
     # --- inside ----------------------------------------------------------------------------------------
-
-    def _publish(self, store: TableStore, change: Callable[[], Updates]) -> Batch:
-        """The one way of a batch: change the rows, number it, describe it channel by channel, tell the local
-        subscriptions."""
-        first_seq = self._seq + 1
-        messages: dict[str, Messages] = {}
-        told: list[Channel] = []
-        try:
-            updates = change()
-            self._seq += len(updates)
-            for source, seen in self._sources(store, updates, first_seq):
-                for channel, side in self._channels.reading(source):
-                    told.append(channel)
-                    if channel.loading():  # it is being opened, and nobody listens yet
-                        channel.absorb(side, seen)
-                        continue
-                    described = channel.update(side, seen, first_seq)
-                    channel.tell(described)
-                    messages[channel.name] = described
-            self._sweep(told)
-        except UsageError:  # the store refuses before it changes anything
-            raise
-        except BaseException as error:
-            self._broken = f"{type(error).__name__} in the batch from update {first_seq} on {error}".rstrip()
-            raise
-        return Batch(first_seq, self._seq, messages)
-
-    def _sources(self, store: TableStore, updates: Updates, first_seq: int) -> Iterator[tuple[str, Updates]]:
-        """What channels read that changed: the table, and windows of it; or a window alone, which no feed knows."""
-        name = store.table.name
-        folded = fold(name)
-        if self._stores.get(folded) is store:
-            self._feed.append(store, first_seq, updates)
-        yield name, updates
-        stream = self._streams.get(folded) if self._streams else None
-        if stream is not None and stream.windows:
-            stream.drop_windows(self._channels.reading)
-            yield from stream.seen(updates)
-
-    def _check_sound(self) -> None:
-        """The rows are stored before channels hear of them; a channel that failed half-way has wrong answers."""
-        if self._broken is not None:
-            raise InvariantBroken(f"the engine stopped: {self._broken}; make a new one and load it again")
-
-    def _sweep(self, channels: Iterable[Channel]) -> None:
-        """Forget groups and texts that nothing refers to any more, where enough have gathered.
-
-        Only after all channels have heard a batch: channels share groups.
-        """
-        for channel in channels:
-            if channel.wants_sweep and not channel.loading():  # it would number all rows at once, and find them in use
-                channel.sweep()
-                self._sweeps += 1
-        if not self._interner.wants_sweep:
-            return
-        live = [self._feed.live_codes()]
-        for store in self._stores.values():
-            slots = store.live_slots()
-            for position, column in enumerate(store.table.columns):
-                if column.type is ColumnType.TEXT:
-                    live.append(store.cells[position, slots])
-        live.extend(channel.live_codes() for channel in self._channels)
-        self._interner.sweep(np.concatenate(live))
-        self._sweeps += 1
 
     def _store(self, table: str) -> TableStore:
         given: object = table
@@ -480,13 +414,20 @@ class Engine:
     def _opening(self, query: ParsedQuery) -> Work:
         """Open the query's channel, some rows at a time: first the window that it reads, then its trees. The result is
         the channel, held so that nobody closes it, or drops its tables: whoever gets it lets go of it (`_let_go`)."""
+        tables = {fold(table.name) for table in query.tables}
+        while not self._changes.free(tables):
+            yield Until(partial(self._changes.free, tables))
+        with self._changes.using(tables):
+            return (yield from self._loading(query))
+
+    def _loading(self, query: ParsedQuery) -> Work:
         window = self._window(query)
         if window is not None:
             window.holders += 1
         try:
             while window is not None and not window.load():
                 yield LOAD_COST_S
-                self._check_sound()
+                self._changes.check_sound()
             channel = self._open(query, window)
             channel.holders += 1
         finally:
@@ -495,7 +436,7 @@ class Engine:
         try:
             while not self._channels.load(channel, LOADED_AT_ONCE):
                 yield LOAD_COST_S
-                self._check_sound()
+                self._changes.check_sound()
         except BaseException:
             self._let_go(channel)
             raise
@@ -535,8 +476,8 @@ class Engine:
         close: Callable[[EngineSubscription], None] | None = None,
     ) -> EngineSubscription:
         def now() -> int:
-            self._check_sound()
-            return self._seq
+            self._changes.check_sound()
+            return self._changes.seq
 
         def leave(subscription: EngineSubscription) -> None:
             self._leave(channel, listener)
@@ -554,4 +495,4 @@ class Engine:
     def _leave(self, channel: Channel, listeners: Listeners) -> None:
         channel.dismiss(listeners)
         self._channels.close_if_unused(channel)
-        self._sweep((channel,))
+        self._changes.sweep((channel,))

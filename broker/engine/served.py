@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from hullcast.broker.sql.refusals import call, tables_hint, tables_instead
 from hullcast.broker.sql.subscription import ParsedQuery, names_in, parse_subscription
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.sql.view import CreateView
-from hullcast.broker.tables.ingest import ingest, ingest_tuples, joined
+from hullcast.broker.tables.ingest import ingest, ingest_tuples, ingesting, joined
 from hullcast.broker.tables.schema import fold
 from hullcast.network.answers.kinds import KINDS
 from hullcast.network.wire.errors import (
@@ -36,7 +37,8 @@ from hullcast.network.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from hullcast.broker.engine.stream import Settled, Stream
     from hullcast.broker.joins.costs import Coefficients
@@ -106,12 +108,12 @@ class ServedEngine(Engine):
     @property
     def broken(self) -> bool:
         """Whether a batch failed half-way: then nothing is answered any more."""
-        return self._broken is not None
+        return self._changes.broken
 
     @property
     def sweeps(self) -> int:
         """How often codes and partition numbers were given back: what remembers some must not outlive a sweep."""
-        return self._sweeps
+        return self._changes.sweeps
 
     @property
     def definitions(self) -> int:
@@ -132,25 +134,48 @@ class ServedEngine(Engine):
 
     def encoded(self, table: str, columns: ValueColumns, absent: Masks | None) -> Encoded:
         """The codes of a batch, to apply together with others; they hold until something is applied."""
-        self._check_sound()
+        self._changes.check_sound()
         judge = ingest_tuples if self._streams and fold(table) in self._streams else ingest
         return judge(self._store(table).table, columns, absent, self._interner)
 
     def upsert_encoded(self, table: str, batches: Sequence[Encoded]) -> tuple[Batch, Updates]:
         """`upsert` of batches that follow each other, as one; and what it did to the rows. Tuples that a stream no
         longer retains stay until `settle_some`."""
-        self._check_sound()
+        self._changes.check_sound()
         store, encoded = self._store(table), joined(batches)
         stream = self._streams.get(fold(table))
         if stream is not None:
             return self._append(stream, encoded)
-        done: list[Updates] = []
+        return self._changes.publish(store, partial(store.apply, encoded))
 
-        def change() -> Updates:
-            done.append(store.apply(encoded))
-            return done[0]
+    def is_large(self, table: str, rows: int) -> bool:
+        """Whether a batch of so many rows takes long enough for `upserting`. Those of streams never do."""
+        return not self.is_stream(table) and self._changes.is_large(self._store(table), rows)
 
-        return self._publish(store, change), done[0]
+    def upserting(self, table: str, batches: Sequence[Encoded]) -> Work:
+        """`upsert_encoded` in slices: the result is the same, as of the moment of the last slice. Not for streams:
+        positions of tuples must be known before they are described."""
+        return self._changes.upserting(self._table_store(table), joined(batches))
+
+    def upserting_columns(self, table: str, columns: ValueColumns, absent: Masks | None) -> Work:
+        """`upserting` of one batch that has no codes yet: these are found in slices, too."""
+        store = self._table_store(table)
+        return self._changes.upserting(store, ingesting(store.table, columns, absent, self._interner))
+
+    def _table_store(self, table: str) -> TableStore:
+        self._changes.check_sound()
+        if self.is_stream(table):
+            raise InvariantBroken(f"{table} is a stream, whose tuples are appended at once")
+        return self._store(table)
+
+    def held(self, tables: Iterable[str] | None = None) -> bool:
+        """Whether a large batch is on its way that holds one of these tables (None: any table): nobody may read or
+        change it, or begin to, before it is free."""
+        return self._changes.held(tables)
+
+    def using(self, tables: Iterable[str]) -> AbstractContextManager[None]:
+        """Read tables that are not held for a while, in slices: large batches wait."""
+        return self._changes.using(tables)
 
     def is_stream(self, table: str) -> bool:
         """Whether a table is a stream."""
@@ -162,7 +187,7 @@ class ServedEngine(Engine):
         stream = self._streams.get(fold(table)) if self._streams else None
         if stream is None:
             return None
-        self._check_sound()
+        self._changes.check_sound()
         return self._settle_some(stream)
 
     def windows(self) -> Mapping[str, WindowTable]:
@@ -189,7 +214,7 @@ class ServedEngine(Engine):
         """Rows of a checkpoint, in any order. Those of a stream need `restore_stream` when all are here."""
         store = self._store(table)
         encoded = ingest(store.table, rows, None, self._interner)
-        self._publish(store, lambda: store.apply(encoded))
+        self._changes.publish(store, partial(store.apply, encoded))
 
     def restore_stream(self, table: str, removed: int, marks: list[TimeMark], gaps: list[int]) -> None:
         """What a checkpoint knows of a stream besides its tuples, which were loaded."""
@@ -427,9 +452,9 @@ class ServedEngine(Engine):
     def pass_number(self, count: int = 1) -> int:
         """Sequence numbers under which no row changes: what is delivered with them has its place among the updates.
         Returns the last of them."""
-        self._check_sound()
-        self._seq += count
-        return self._seq
+        self._changes.check_sound()
+        self._changes.seq += count
+        return self._changes.seq
 
     # --- followers ---------------------------------------------------------------------------------------
 
@@ -454,7 +479,7 @@ class ServedEngine(Engine):
 
     def start_at(self, seq: int) -> None:
         """Count on from `seq`: the rows loaded so far are those after that update."""
-        self._seq = seq
+        self._changes.seq = seq
 
     # --- subscribers elsewhere -----------------------------------------------------------------------------
 
@@ -464,7 +489,7 @@ class ServedEngine(Engine):
         They are bound as by `subscribe_many`; without a `?` there are `count`. The channel stays open until
         `forsake`, however often it is attended.
         """
-        self._check_sound()
+        self._changes.check_sound()
         parsed = self._parse(sql)
         query = self._executable(parsed)
         predicates = query.bind_many(columns, count)
@@ -484,7 +509,7 @@ class ServedEngine(Engine):
 
         Its channel is opened some rows at a time. It stays open until `unwatch`.
         """
-        self._check_sound()
+        self._changes.check_sound()
         query = self._parse(sql)
         if _is_join(query):
             hint = "CREATE STREAM .. AS SELECT .., and use that stream"
@@ -514,7 +539,7 @@ class ServedEngine(Engine):
 
     def described(self, sql: str, parameters: Sequence[object]) -> tuple[ParsedQuery, Predicates, Channel | None]:
         """What a subscription would be: its query, its predicate, and its channel where that is open. Opens nothing."""
-        self._check_sound()
+        self._changes.check_sound()
         query = self._parse(sql)
         made = not _is_join(query) or fold(HiddenJoin(query).name) in self._catalog
         channel = self._channels.find(self._executable(query).shape) if made else None
@@ -556,9 +581,9 @@ class ServedEngine(Engine):
 
     def tidy(self) -> None:
         """Forget windows, groups and texts that nothing refers to any more, also where no row changes for a while."""
-        self._check_sound()
+        self._changes.check_sound()
         self.windows()
-        self._sweep(list(self._channels))
+        self._changes.sweep(list(self._channels))
 
 
 def _source(table: Table) -> str:

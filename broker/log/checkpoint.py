@@ -32,6 +32,7 @@ import numpy as np
 from hullcast.broker.log.private import open_private, sync_directory
 from hullcast.broker.log.publishers import KeptReceipt
 from hullcast.broker.queries.view import create_text as view_text
+from hullcast.broker.scheduling.driver import Until
 from hullcast.broker.sql.create import create_text
 from hullcast.broker.tables.feed import TableCopy, note_changes
 from hullcast.broker.tables.schema import ColumnType, Table, fold
@@ -127,7 +128,11 @@ def capturing(engine: ServedEngine, publishers: Publishers, number: Callable[[],
             room = CAPTURED_AT_ONCE
             for copy in copies.values():
                 room -= copy.take(room)
-            if not any(copy.rows.left for copy in copies.values()):
+            if any(copy.rows.left for copy in copies.values()):
+                yield CAPTURE_COST_S
+            elif engine.held():  # rows that nobody may see yet
+                yield Until(lambda: not engine.held())
+            else:
                 stores = ((copy, copy.rows.store) for copy in copies.values())
                 tables = tuple((store.table, *copy.whole(), store.created) for copy, store in stores)
                 views = tuple(map(view_text, engine.views.values()))
@@ -138,7 +143,6 @@ def capturing(engine: ServedEngine, publishers: Publishers, number: Callable[[],
                     for name, stream in engine.streams.items()
                 }
                 return CapturedState(number(), engine.seq, tables, engine.texts, publishers.capture(), views, streams)
-            yield CAPTURE_COST_S
     finally:
         follower.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
@@ -97,6 +98,7 @@ class Channel(ABC):
         self.keepers: tuple[TreeKeeper, ...] = ()
         self.answers: Answers = self.shape.kind.answers(self.spec, Codes(self.interner), self.recompute)
         self.holders = 0  # explicit opens; the channel lives while it has holders or an audience
+        self.held = False  # rows of a batch that nobody may see yet are in its tables
         self.attended = False  # subscribers elsewhere listen, as far as the server knows
         self.asked_elsewhere: Callable[[Floats], Booleans] | None = None  # which partitions they ask for
         self._tally = np.zeros(3, np.int64)
@@ -125,6 +127,11 @@ class Channel(ABC):
         )
 
     @property
+    def most_messages(self) -> int:
+        """Messages described for one batch. Where it makes more, nobody is told which: whoever listens begins again."""
+        return sys.maxsize
+
+    @property
     def tables(self) -> tuple[Table, ...]:
         """The tables read, left one first."""
         return tuple(store.table for store in self.stores)
@@ -140,6 +147,21 @@ class Channel(ABC):
     def absorb(self, side: int, updates: Updates) -> None:
         """Take a batch while trees are being loaded: nothing is described."""
         self.keepers[side].update(updates)
+
+    def hold(self) -> None:
+        """A large batch begins: until it is switched to, nobody may ask what answers are, or for other ranges."""
+        self.held = True
+        self.holders += 1
+
+    def let_go(self, seq: int) -> None:
+        """It is switched to, and was the updates up to this one."""
+        self.held = False
+        self.holders -= 1
+
+    def check_free(self) -> None:
+        """InvariantBroken if it is held: somebody did not ask the engine."""
+        if self.held:
+            raise InvariantBroken(f"{self.name} is held by a large batch")
 
     def tell(self, messages: Messages) -> None:
         """Let the local subscriptions hear the messages of the latest `update`."""
@@ -195,7 +217,8 @@ class Channel(ABC):
         return None
 
     def bounds(self, predicates: Predicates) -> tuple[Floats, Floats]:
-        """Predicates as boxes over the range columns and the partition columns, (n, d) each."""
+        """Predicates as boxes over the range columns and the partition columns, (n, d) each, to look for rows with."""
+        self.check_free()
         equal = [codes.reshape(-1, 1) for codes in self.partition_codes(predicates)]
         return np.hstack((predicates.low, *equal)), np.hstack((predicates.high, *equal))
 

@@ -83,6 +83,7 @@ class ExtremumChannel(SingleChannel):
         return 0  # `capture` has done it all
 
     def capture(self, predicates: Predicates) -> Callable[[], Columns]:
+        self.check_free()
         best = self._best(self.points(predicates), predicates)  # the tree answers at once, and is not copied
         return lambda: {"best": best}
 

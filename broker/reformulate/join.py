@@ -129,6 +129,14 @@ class JoinChannel(RowsChannel):
         self._described = 0  # the last update that messages were made of
         self._everything = 0  # how many want all pairs
 
+    @property
+    def most_messages(self) -> int:
+        return MOST_PAIRS
+
+    def let_go(self, seq: int) -> None:
+        super().let_go(seq)
+        self._described = seq
+
     def relevant(self, side: int) -> tuple[int, ...]:
         return tuple(sorted({*super().relevant(side), self._columns[side]}))
 
@@ -144,6 +152,7 @@ class JoinChannel(RowsChannel):
         super().dismiss(listeners)
 
     def want(self, points: Floats | None) -> None:
+        self.check_free()
         self._everything += points is None
         self.standing.add(self._reachable(points), self._described)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import numpy.typing as npt
 
 from hullcast.broker.tables.travel import travelling
+from hullcast.network.wire.columns import concatenate, take
 
 if TYPE_CHECKING:
     from hullcast.broker.tables.interning import Texts
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 ShownColumn = npt.NDArray[Any]
 
+COLUMN_COST_S = 0.001
 NO_TYPES: Mapping[str, ColumnType] = {}
 
 
@@ -60,6 +63,36 @@ class Messages:
     def wire(self) -> WireColumns:
         """The columns as they travel."""
         return on_the_way(self.codes, self._types, self._texts)
+
+    def advance(self, by: int) -> None:
+        """Give the updates later sequence numbers."""
+        self.seqs += by
+
+    def nothing(self) -> Messages:
+        """None of these messages."""
+        none = take(self.codes, np.empty(0, np.int64))
+        return Messages(
+            self.channel,
+            none,
+            lambda: {name: column[:0] for name, column in self._columns().items()},
+            self._types,
+            self._texts,
+        )
+
+    @classmethod
+    def joining(cls, parts: Sequence[Messages]) -> Generator[float, None, Messages]:
+        """The messages of updates that follow each other, as one: work (broker/scheduling/driver.py), by columns."""
+
+        def columns() -> dict[str, ShownColumn]:
+            shown = [part._columns() for part in parts]
+            return {name: np.concatenate([some[name] for some in shown]) for name in shown[0]}
+
+        codes: WireColumns = {}
+        for name in parts[0].codes:
+            codes |= concatenate([{name: part.codes[name]} for part in parts])
+            yield COLUMN_COST_S
+        last = parts[-1]  # it knows all texts
+        return cls(last.channel, codes, columns, last._types, last._texts)
 
     def __repr__(self) -> str:
         return f"Messages({self.channel!r}, {len(self)})"

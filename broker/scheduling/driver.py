@@ -4,7 +4,8 @@ Work that ends is a generator. Each `next` does a slice of a few milliseconds an
 the work itself can tell; its return value is the result. A step that takes long and needs no shared state is yielded as
 a function (`Elsewhere`). The driver calls it when there is a place elsewhere (a thread): it copies what the step needs,
 and returns the function to run there; the result is sent into the generator. So there are never more copies than
-places. Between two slices anything may happen: what a generator read before a `yield` may have changed after it.
+places. Between two slices anything may happen: what a generator read before a `yield` may have changed after it. Work
+that cannot go on before others have done something yields `Until`, and is not picked before.
 
 Work that never ends, such as an operator of a stream, is a standing item with a function that does one slice. The
 policy picks it, too, from when it is told that there is something to do (`wake`) until there is not (`rest`).
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hullcast.broker.scheduling.policy import Item, OrderedPolicy, Ready
 from hullcast.network.wire.errors import InvariantBroken
@@ -26,8 +27,16 @@ from hullcast.network.wire.errors import InvariantBroken
 if TYPE_CHECKING:
     from hullcast.broker.scheduling.policy import Policy
 
+
+class Until(NamedTuple):
+    """What work waits for: the driver asks again whenever others have done something."""
+
+    comes: Callable[[], bool]
+
+
 Elsewhere = Callable[[], Callable[[], Any]]
-Work = Generator[float | Elsewhere, Any, Any]
+Yielded = float | Elsewhere | Until
+Work = Generator[Yielded, Any, Any]
 WhenDone = Callable[[Any, BaseException | None], None]
 Slice = Callable[[], float]  # does one slice, and says what it cost in seconds, as far as it can tell
 
@@ -57,6 +66,9 @@ def finish(work: Work) -> Any:
     try:
         yielded = next(work)
         while True:
+            if isinstance(yielded, Until) and not yielded.comes():
+                work.close()
+                raise InvariantBroken("work waits for others, and nothing else is being done")
             try:
                 sent = yielded()() if callable(yielded) else None
             except Exception as error:  # noqa: BLE001  (the work's own business)
@@ -74,6 +86,7 @@ class _Running(Item):
     work: Work | None = None
     done: WhenDone | None = None
     prepare: Elsewhere | None = None
+    until: Until | None = None
     sent: Any = None
     error: BaseException | None = None
 
@@ -105,6 +118,7 @@ class Driver:
         self._ready = Ready()  # work that may go on, and standing items that are awake
         self.switch(policy)
         self._standing: dict[Item, Slice] = {}  # those that are awake
+        self._waiting: list[_Running] = []  # for others, `until` that has come which they wait for
         self._leaving: list[_Running] = []  # they wait for a place elsewhere
         self._away: list[_Running] = []  # they have one, including those that were withdrawn
         self._finished = 0
@@ -120,11 +134,12 @@ class Driver:
 
     def _items(self) -> list[_Running]:
         ready = (item for item in self._ready if isinstance(item, _Running))
-        return [*ready, *self._leaving, *(item for item in self._away if item.work is not None)]
+        return [*ready, *self._waiting, *self._leaving, *(item for item in self._away if item.work is not None)]
 
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do at the moment."""
+        self._go_on()
         return not self._ready.items
 
     @property
@@ -132,13 +147,12 @@ class Driver:
         """Steps that are being done elsewhere, those of withdrawn items among them."""
         return len(self._away)
 
-    def put(self, owner: str, work: Work, done: WhenDone, yielded: float | Elsewhere | None = None) -> Item:
+    def put(self, owner: str, work: Work, done: WhenDone, yielded: Yielded | None = None) -> Item:
         """Take in work; `done` is called with its result, or with what it raised. `yielded` is what its first slice
         gave, if that was done already. How much may wait is decided before (`broker/server/jobs.py`)."""
         item = _Running(owner, self._clock.now(), work=work, done=done)
         self._ready.add(item)
-        if callable(yielded):
-            self._leave(item, yielded)
+        self._set_aside(item, yielded)
         return item
 
     def withdraw(self, item: Item) -> None:
@@ -179,6 +193,7 @@ class Driver:
 
     def step(self) -> tuple[float, float] | None:
         """Do one slice, if there is one to do. Of a standing item: how long it took, and when it ended."""
+        self._go_on()
         if not self._ready.items:
             return None
         began = self._clock.now()
@@ -219,15 +234,26 @@ class Driver:
             self._finished += 1
             assert done is not None
             done(result, error)
-        elif callable(yielded):
-            self._leave(item, yielded)
+        else:
+            self._set_aside(item, yielded)
 
-    def _leave(self, item: _Running, prepare: Elsewhere) -> None:
-        """The next step of an item is done elsewhere, as soon as there is a place."""
-        self._ready.remove(item)
-        item.prepare = prepare
-        self._leaving.append(item)
-        self._send_away()
+    def _set_aside(self, item: _Running, yielded: Yielded | None) -> None:
+        """The next step of an item is done elsewhere, as soon as there is a place; or waits for others."""
+        if isinstance(yielded, Until):
+            item.until = yielded
+            self._ready.remove(item)
+            self._waiting.append(item)
+        elif callable(yielded):
+            item.prepare = yielded
+            self._ready.remove(item)
+            self._leaving.append(item)
+            self._send_away()
+
+    def _go_on(self) -> None:
+        """Items go on for which has come what they waited for."""
+        for item in [item for item in self._waiting if item.until is not None and item.until.comes()]:
+            self._waiting.remove(item)
+            self._ready.add(item)
 
     def _send_away(self) -> None:
         """Send items elsewhere while there are places."""
@@ -265,8 +291,9 @@ class Driver:
         item.work = item.done = item.prepare = None
         if item in self._ready.items:
             self._ready.remove(item)
-        if item in self._leaving:
-            self._leaving.remove(item)
+        for others in (self._waiting, self._leaving):
+            if item in others:
+                others.remove(item)
 
     def check(self) -> None:
         """Raise InvariantBroken if a policy's order is not that of the items as they are (O1)."""

@@ -24,7 +24,7 @@ from hullcast.network.wire.errors import InvariantBroken, Overloaded
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from hullcast.broker.scheduling.driver import Elsewhere, WhenDone, Work
+    from hullcast.broker.scheduling.driver import WhenDone, Work, Yielded
     from hullcast.broker.scheduling.fair_queue import Measure
     from hullcast.broker.server.working import Working
     from hullcast.network.wire.errors import HullcastError
@@ -129,7 +129,7 @@ class Jobs:
             job.timer = loop.call_at(loop.time() + job.deadline - time.monotonic(), self._miss, job)
         self._begin_next(job.room)
 
-    def work(self, job: Job, work: Work, done: WhenDone, yielded: float | Elsewhere | None) -> None:
+    def work(self, job: Job, work: Work, done: WhenDone, yielded: Yielded | None) -> None:
         """Do work in slices on the event loop, from its second on: `yielded` is what the first gave. Overloaded, and
         the work is closed, if too much is being done."""
         try:

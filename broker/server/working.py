@@ -14,7 +14,7 @@ from hullcast.broker.scheduling.policy import FairShare
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.broker.scheduling.driver import DriverStatistics, Elsewhere, WhenDone, Work
+    from hullcast.broker.scheduling.driver import DriverStatistics, WhenDone, Work, Yielded
     from hullcast.broker.scheduling.policy import Item
 
 #: Seconds of work between two turns of the event loop.
@@ -41,7 +41,7 @@ class Working:
         self._ended = False
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hullcast-work")
 
-    def put(self, owner: str, work: Work, done: WhenDone, yielded: float | Elsewhere | None = None) -> Item:
+    def put(self, owner: str, work: Work, done: WhenDone, yielded: Yielded | None = None) -> Item:
         """Take in work, as `Driver.put` does. `done` is called in the very turn in which the last slice ends: what
         the work found out then still holds."""
         item = self._driver.put(owner, work, done, yielded)

@@ -27,12 +27,12 @@ from hullcast.broker.tables.values import (
     encode_numbers,
     words_of,
 )
-from hullcast.network.wire.errors import BadBatch, BadValue
+from hullcast.network.wire.errors import BadBatch, BadValue, UsageError
 from hullcast.network.wire.value_columns import Mixed, is_values, row_count, taken
 from hullcast.network.wire.values import KEYS_ONLY, condition_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from hullcast.broker.tables.interning import Interner
     from hullcast.network.wire.arrays import Floats
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 
 KEEP = -math.inf  # in a batch: "not given"; a stored row keeps its value, a new row gets NULL
+
+#: Rows of a large batch that are coded at once, and about how long that takes.
+CODED_ROWS, CODING_COST_S = 4096, 0.002
 
 _TEXT, _REAL, _TIMESTAMP = ColumnType.TEXT, ColumnType.REAL, ColumnType.TIMESTAMP
 _ALL = slice(None)  # rows
@@ -61,6 +64,27 @@ def ingest(table: Table, columns: ValueColumns, absent: Masks | None, interner: 
     """
     plan = _plan(table)
     return (None if absent else _one_row(plan, columns, interner)) or _columns(plan, columns, absent or {}, interner)
+
+
+def ingesting(
+    table: Table, columns: ValueColumns, absent: Masks | None, interner: Interner
+) -> Generator[float, None, Encoded]:
+    """`ingest` of many rows as work (broker/scheduling/driver.py), during which no code may be given back.
+
+    What the slices do not like is judged as a whole. Texts of a batch that is refused then are nobody's.
+    """
+    rows, parts = _rows(_plan(table), columns), list[Encoded]()
+    try:
+        for start in range(0, rows, CODED_ROWS):
+            some = slice(start, start + CODED_ROWS)
+            masks = {name: mask[some] for name, mask in (absent or {}).items()}
+            parts.append(
+                ingest(table, {name: taken(values, some) for name, values in columns.items()}, masks, interner)
+            )
+            yield CODING_COST_S
+    except UsageError:
+        parts.clear()
+    return joined(parts) if parts else ingest(table, columns, absent, interner)
 
 
 def ingest_tuples(table: Table, columns: ValueColumns, absent: Masks | None, interner: Interner) -> Encoded:

@@ -141,16 +141,24 @@ class TableStore:
         """The slot of each row, given those `found`: new keys get one. Refuses before anything changed."""
         codes = np.ascontiguousarray(encoded.cells[self.table.key])
         missing = np.flatnonzero(found < 0)
-        if encoded.partial and self._required:
-            _, first = np.unique(codes[missing], return_index=True)  # later occurrences are not new rows
-            self._refuse_incomplete(encoded.cells, np.sort(missing[first]))
+        self._refuse_incomplete(encoded, missing)
         fresh = self._allocate(len(missing))  # too many, if a new key occurs more than once
         slots, taken = self._keys.assign(codes, np.array(fresh, np.int64))
         self._free.extend(fresh[taken:])
         return slots
 
-    def _refuse_incomplete(self, given: Floats, new_rows: Ints) -> None:
-        """BadValue for the first of these rows, which start a life, that leaves out a NOT NULL column."""
+    def check_complete(self, encoded: Encoded) -> None:
+        """BadValue if `apply` would refuse these rows."""
+        if encoded.partial and self._required:
+            self._refuse_incomplete(encoded, np.flatnonzero(self.slots_of(encoded.cells[self.table.key]) < 0))
+
+    def _refuse_incomplete(self, encoded: Encoded, missing: Ints) -> None:
+        """BadValue for the first of these rows, whose keys are new, that leaves out a NOT NULL column."""
+        if not encoded.partial or not self._required:
+            return
+        given = encoded.cells
+        _, first = np.unique(given[self.table.key, missing], return_index=True)  # later occurrences are not new rows
+        new_rows = np.sort(missing[first])
         lacking = given[self._required][:, new_rows] == KEEP
         if lacking.any():
             at = int(np.argmax(lacking.any(axis=0)))

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hullcast.broker.scheduling.driver import Driver, Elsewhere, WhenDone, Work, finish
+from hullcast.broker.scheduling.driver import Driver, Elsewhere, Until, WhenDone, Work, finish
 from hullcast.broker.scheduling.policy import OUTDATED, FairShare, Item, Ready
+from hullcast.network.wire.errors import InvariantBroken
 
 
 class SimulatedClock:
@@ -302,3 +303,31 @@ def test_items_that_come_and_go_leave_nothing_behind() -> None:
         assert ready.first().owner == "first"
         ready.remove(item)
     assert len(ready._entries) <= 2 + OUTDATED + 1
+
+
+def test_work_that_waits_for_others_is_not_picked_before() -> None:
+    run, there, picked = Run(FairShare()), list[str](), list[str]()
+
+    def waits() -> Work:
+        while "bread" not in there:
+            picked.append("hungry")
+            yield Until(lambda: "bread" in there)
+        return "fed"
+
+    def bakes() -> Work:
+        yield from [0.001] * 20
+        there.append("bread")
+
+    results: list[Any] = []
+    hungry = waits()
+    run.driver.put("a", hungry, lambda result, error: results.append(result), yielded=next(hungry))
+    withdrawn = run.driver.put("a", waits(), lambda result, error: results.append(result))
+    run.driver.step()
+    run.driver.withdraw(withdrawn)
+    assert (run.driver.idle, len(run.driver)) == (True, 1)
+    run.driver.put("a", bakes(), lambda result, error: None)
+    run.run()
+    assert (results, picked) == (["fed"], ["hungry", "hungry"])
+    there.clear()
+    with pytest.raises(InvariantBroken, match="waits for others"):
+        finish(waits())

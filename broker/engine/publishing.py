@@ -1,0 +1,318 @@
+"""The one way of a batch: rows change, updates get their numbers, channels say what that means. At once, or in slices.
+
+A large batch is prepared in slices, between which anything else may happen, and switched to at once::
+
+    slice        1        2        3        4     ..      n       n + 1
+    rows         0..511   .        .        512..         .       .
+    channels     .        MIN      DISTINCT .             join    all: numbers, answers of subscriptions here
+
+While it is on its way its tables are *held*: its own, and those that share a channel with it. Whoever wants to read or
+change one of them asks first (`held`), and waits. Work that began before says what it reads (`using`), and the batch
+waits for it. Other tables change meanwhile, so a batch gets its sequence numbers at the end.
+
+Invariants:
+  H1  no two batches that have begun hold the same table.
+  H2  between two slices that begin with other rows, a table, its trees and its channels are of the same moment.
+  H3  no code and no group number is given back while a batch is on its way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hullcast.broker.reformulate.messages import Batch, Messages
+from hullcast.broker.scheduling.driver import Until
+from hullcast.broker.tables.ingest import Encoded
+from hullcast.broker.tables.schema import ColumnType, fold
+from hullcast.broker.tables.store import Updates
+from hullcast.network.wire.errors import InvariantBroken, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from hullcast.broker.engine.stream import Stream
+    from hullcast.broker.reformulate.channel import Channel
+    from hullcast.broker.reformulate.channels import Channels
+    from hullcast.broker.scheduling.driver import Work
+    from hullcast.broker.tables.feed import ChangeFeed
+    from hullcast.broker.tables.interning import Interner
+    from hullcast.broker.tables.store import TableStore
+
+#: Rows of a large batch that a channel takes at once, and about how long that takes.
+SLICED_ROWS = 512
+SLICE_COST_S = 0.001
+#: Messages that a channel should make at once: where rows make more, fewer rows are taken.
+SLICED_MESSAGES = 4096
+#: A batch is large when rows times channels are more than this, about 20 milliseconds.
+LARGE = 1 << 14
+
+
+class _Hold:
+    """A large batch on its way. It has begun when rows have changed."""
+
+    def __init__(self, store: TableStore) -> None:
+        self.store = store
+        self.begun = False
+
+
+class _Gathering:
+    """What a channel has made of a large batch so far, numbered from 1."""
+
+    def __init__(self, channel: Channel, side: int) -> None:
+        self.channel, self.side = channel, side
+        self.parts: list[Messages] = []
+        self.count = 0
+        self.complete = True
+
+    def take(self, updates: Updates, first: int) -> int:
+        """Some more rows; returns how many messages they make."""
+        if not self.complete:
+            self.channel.absorb(self.side, updates)
+            return 0
+        part = self.channel.update(self.side, updates, first)
+        self.parts.append(part)
+        self.count += len(part)
+        self.complete = part.complete and self.count <= self.channel.most_messages
+        if not self.complete:
+            self.parts = [self.parts[0].nothing()]
+        return len(part)
+
+    def join(self) -> Work:
+        """All rows were taken: of the parts make one."""
+        self.parts = [(yield from Messages.joining(self.parts))]
+        self.parts[0].complete = self.complete
+
+
+class Publishing:
+    """Changes rows and numbers the changes: nothing else does."""
+
+    def __init__(
+        self,
+        stores: Mapping[str, TableStore],
+        streams: Mapping[str, Stream],
+        channels: Channels,
+        interner: Interner,
+        feed: ChangeFeed,
+    ) -> None:
+        self.seq = 0  # of the latest update
+        self.sweeps = 0  # how often codes and partition numbers were given back
+        self._stores, self._streams, self._channels = stores, streams, channels
+        self._interner, self._feed = interner, feed
+        self._broken: str | None = None
+        self._holds: list[_Hold] = []
+        self._users: Counter[str] = Counter()
+
+    @property
+    def broken(self) -> bool:
+        """Whether a batch failed half-way."""
+        return self._broken is not None
+
+    def check_sound(self) -> None:
+        """The rows are stored before channels hear of them; a channel that failed half-way has wrong answers."""
+        if self._broken is not None:
+            raise InvariantBroken(f"the engine stopped: {self._broken}; make a new one and load it again")
+
+    def _break(self, error: BaseException, first_seq: int) -> None:
+        self._broken = f"{type(error).__name__} in the batch from update {first_seq} on {error}".rstrip()
+
+    # --- at once -------------------------------------------------------------------------------------------
+
+    def publish(self, store: TableStore, change: Callable[[], Updates]) -> tuple[Batch, Updates]:
+        """Change the rows, number the batch, describe it channel by channel, tell the local subscriptions."""
+        self.check_free((store.table.name,))
+        first_seq = self.seq + 1
+        messages: dict[str, Messages] = {}
+        told: list[Channel] = []
+        try:
+            updates = change()
+            self.seq += len(updates)
+            for source, seen in self._sources(store, updates, first_seq):
+                for channel, side in self._channels.reading(source):
+                    told.append(channel)
+                    if channel.loading():  # it is being opened, and nobody listens yet
+                        channel.absorb(side, seen)
+                        continue
+                    described = channel.update(side, seen, first_seq)
+                    channel.tell(described)
+                    messages[channel.name] = described
+            self.sweep(told)
+        except UsageError:  # the store refuses before it changes anything
+            raise
+        except BaseException as error:
+            self._break(error, first_seq)
+            raise
+        return Batch(first_seq, self.seq, messages), updates
+
+    def _sources(self, store: TableStore, updates: Updates, first_seq: int) -> Iterator[tuple[str, Updates]]:
+        """What channels read that changed: the table, and windows of it; or a window alone, which no feed knows."""
+        name = store.table.name
+        folded = fold(name)
+        if self._stores.get(folded) is store:
+            self._feed.append(store, first_seq, updates)
+        yield name, updates
+        stream = self._streams.get(folded) if self._streams else None
+        if stream is not None and stream.windows:
+            stream.drop_windows(self._channels.reading)
+            yield from stream.seen(updates)
+
+    # --- in slices -----------------------------------------------------------------------------------------
+
+    def is_large(self, store: TableStore, rows: int) -> bool:
+        """Whether a batch of so many rows should be published in slices."""
+        return rows * (1 + len(self._channels.reading(store.table.name))) > LARGE
+
+    def upserting(self, store: TableStore, coding: Encoded | Work) -> Work:
+        """`publish` rows, given by their codes or by work that finds them, in slices; the result is the same.
+
+        The outcome is that of a `publish` at the moment of the last slice. The table is held from now on. Refused, or
+        given up before it has begun, it leaves nothing; after that the engine is broken.
+        """
+        work = self._upserting(store, coding)
+        next(work)
+        return work
+
+    def _upserting(self, store: TableStore, coding: Encoded | Work) -> Work:
+        hold = _Hold(store)
+        self._holds.append(hold)
+        try:
+            yield 0.0
+            encoded = coding if isinstance(coding, Encoded) else (yield from coding)
+            may_begin = partial(self._may_begin, hold)
+            while not may_begin():
+                yield Until(may_begin)
+            self.check_sound()
+            store.check_complete(encoded)
+            hold.begun = True
+            gathered = [_Gathering(*reader) for reader in self._channels.reading(store.table.name)]
+            for one in gathered:
+                one.channel.hold()
+            updates = yield from self._prepare(store, encoded, gathered)
+            self._holds.remove(hold)
+            return self._switch(store, updates, gathered)
+        except BaseException as error:
+            if hold.begun:
+                self._break(error, self.seq + 1)
+            raise
+        finally:
+            if hold in self._holds:
+                self._holds.remove(hold)
+
+    def _prepare(self, store: TableStore, encoded: Encoded, gathered: Sequence[_Gathering]) -> Work:
+        """All that a batch takes but its numbers."""
+        changed: list[Updates] = []
+        start, step = 0, SLICED_ROWS
+        while start < encoded.cells.shape[1]:
+            some = store.apply(Encoded(encoded.cells[:, start : start + step], encoded.partial))
+            changed.append(some)
+            yield SLICE_COST_S
+            most = 0
+            for one in gathered:
+                most = max(most, one.take(some, start + 1))
+                yield SLICE_COST_S
+            start += len(some)
+            step = max(1, min(SLICED_ROWS, SLICED_MESSAGES * len(some) // max(most, 1)))
+        for one in gathered:
+            yield from one.join()
+        return _joined(changed) if changed else store.apply(encoded)
+
+    def _switch(self, store: TableStore, updates: Updates, gathered: Sequence[_Gathering]) -> tuple[Batch, Updates]:
+        """Number a batch that is prepared, and tell the local subscriptions."""
+        before = self.seq
+        self.seq += len(updates)
+        self._feed.append(store, before + 1, updates)
+        messages: dict[str, Messages] = {}
+        for one in gathered:
+            channel, (described,) = one.channel, one.parts
+            channel.let_go(self.seq)
+            self._channels.close_if_unused(channel)
+            if self._channels.find(channel.shape) is channel:  # else the last who listened has left meanwhile
+                described.advance(before)
+                channel.tell(described)
+                messages[channel.name] = described
+        self.sweep([one.channel for one in gathered])
+        return Batch(before + 1, self.seq, messages), updates
+
+    # --- held tables ---------------------------------------------------------------------------------------
+
+    def held(self, tables: Iterable[str] | None = None) -> bool:
+        """Whether one of these tables is held by a large batch on its way; None: any table."""
+        if not self._holds or tables is None:
+            return bool(self._holds)
+        names = set(map(fold, tables))
+        return any(self._together(hold) & names for hold in self._holds)
+
+    def check_free(self, tables: Iterable[str]) -> None:
+        """InvariantBroken if a batch has begun that holds one of these tables: somebody did not ask."""
+        if self._holds and not self.free(set(map(fold, tables))):
+            raise InvariantBroken(f"a large batch holds {' or '.join(tables)}")
+
+    def free(self, names: set[str]) -> bool:
+        """Whether no batch has begun that holds one of these tables, by folded name."""
+        return not any(hold.begun and self._together(hold) & names for hold in self._holds)
+
+    @contextmanager
+    def using(self, tables: Iterable[str]) -> Iterator[None]:
+        """Read these tables for a while, in slices: a large batch that has not begun waits."""
+        names = tuple(map(fold, tables))
+        self.check_free(names)
+        self._users.update(names)
+        try:
+            yield
+        finally:
+            self._users.subtract(names)
+
+    def _together(self, hold: _Hold) -> set[str]:
+        """The table of a batch, and those that share a channel with it."""
+        name = hold.store.table.name
+        return {
+            fold(name),
+            *(fold(table.name) for channel, _ in self._channels.reading(name) for table in channel.tables),
+        }
+
+    def _may_begin(self, hold: _Hold) -> bool:
+        """Whether nobody reads or changes what a batch holds, and no channel of it is being opened."""
+        names = self._together(hold)
+        return (
+            self.free(names)
+            and not any(self._users[name] for name in names)
+            and not any(channel.loading() for channel, _ in self._channels.reading(hold.store.table.name))
+        )
+
+    # --- what nobody needs any more ------------------------------------------------------------------------
+
+    def sweep(self, channels: Iterable[Channel]) -> None:
+        """Forget groups and texts that nothing refers to any more, where enough have gathered.
+
+        Only after all channels have heard a batch: channels share groups (H3).
+        """
+        if self._holds:
+            return
+        for channel in channels:
+            if channel.wants_sweep and not channel.loading():  # it would number all rows at once, and find them in use
+                channel.sweep()
+                self.sweeps += 1
+        if not self._interner.wants_sweep:
+            return
+        live = [self._feed.live_codes()]
+        for store in self._stores.values():
+            slots = store.live_slots()
+            for position, column in enumerate(store.table.columns):
+                if column.type is ColumnType.TEXT:
+                    live.append(store.cells[position, slots])
+        live.extend(channel.live_codes() for channel in self._channels)
+        self._interner.sweep(np.concatenate(live))
+        self.sweeps += 1
+
+
+def _joined(parts: Sequence[Updates]) -> Updates:
+    """Updates that follow each other as one."""
+    slots, existed, exists = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("slots", "existed", "exists")
+    )
+    old, new = np.hstack([part.old for part in parts]), np.hstack([part.new for part in parts])
+    return Updates(slots, existed, exists, old, new)
