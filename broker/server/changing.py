@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from hullcast.broker.log.record import Record
     from hullcast.broker.reformulate.messages import Batch
     from hullcast.broker.reformulate.result import Result, ResultChannel
+    from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.access import Asked
     from hullcast.broker.server.attendance import Attendance
     from hullcast.broker.server.conditionals import Conditionals
@@ -57,6 +58,9 @@ if TYPE_CHECKING:
 
 #: Rows of publishes that become one batch: more would gain nothing, and the loop stands still while they are applied.
 TOGETHER_ROWS = 4096
+
+#: No publish of so few rows is large, however many channels there are.
+LEAST_LARGE = 64
 
 #: Rows published one by one that may travel together, however few rows one batch may have.
 APART_ROWS = 1024
@@ -90,6 +94,9 @@ class Door(Protocol):
 
     def check_disk(self) -> None:
         """DiskFull, if there is no room for changes."""
+
+    def fail(self, error: BaseException) -> None:
+        """Rows have changed without a record of it: the server must stop."""
 
 
 class _Ready(NamedTuple):
@@ -154,7 +161,7 @@ class Changing:
     def change(self, asked: Asked[Delete] | Asked[Execute], now: float) -> Outcome:
         """Apply a change that comes alone."""
         body, request, access = asked
-        publisher = _scoped(access.public, body.publisher)
+        publisher, before = _scoped(access.public, body.publisher), self._engine.seq
         answered = self._publishers.judge(publisher, body.number, request.after, request.again)
         if answered is not None:
             return Outcome(Done(*answered))
@@ -176,6 +183,10 @@ class Changing:
         except HullcastError as error:
             self.refused(asked, error)
             raise
+        except Exception as error:
+            if self._engine.seq != before:
+                self._door.fail(error)
+            raise
 
     def refused(self, asked: Asked[Any], error: HullcastError) -> None:
         """A change is refused: let later ones of its publisher pass, unless it will come again."""
@@ -192,6 +203,14 @@ class Changing:
         had come one by one. The messages of a batch are with the last outcome of it.
         """
         outcomes: list[Outcome | Exception] = [_NOT_YET] * len(arrived)
+        try:
+            self._publish(arrived, outcomes, now)
+        except Exception as error:
+            self._door.fail(error)
+            raise
+        return outcomes
+
+    def _publish(self, arrived: Sequence[Asked[Publish]], outcomes: list[Outcome | Exception], now: float) -> None:
         run = _Run()
         for place, one in enumerate(arrived):
             if run.ready and (one.body.table != run.table or run.rows >= TOGETHER_ROWS):
@@ -206,7 +225,6 @@ class Changing:
                 outcomes[place] = judged
         if run.ready:
             self._apply(run, outcomes, now)
-        return outcomes
 
     def _judge(self, place: int, one: Asked[Publish], run: _Run) -> _Ready | Outcome | Exception | None:
         """Whether a publish may be applied behind those of the run; None if that shows when they have been applied."""
@@ -229,18 +247,54 @@ class Changing:
             if answered is not None:
                 return Outcome(Done(*answered))
         try:
-            access.check("publish", (body.table,))
-            self._engine.refuse_publish(body.table)
-            self._door.check_disk()
-            self._joins.refuse_more(body.table)
-            rows, most = most_rows(body.columns), self._most_rows
-            if rows > most and not (request.apart and rows <= APART_ROWS):
-                raise TooLarge("rows in one batch", rows, most)
+            self._check(one)
             return _Ready(place, one, publisher, self._engine.encoded(body.table, body.columns, body.absent))
         except HullcastError as error:
             if before >= 0:
                 return None
             self.refused(one, error)
+            raise
+
+    def _check(self, one: Asked[Publish]) -> None:
+        """Raises why a publish is refused, whatever its values."""
+        body, request, access = one
+        access.check("publish", (body.table,))
+        self._engine.refuse_publish(body.table)
+        self._door.check_disk()
+        self._joins.refuse_more(body.table)
+        rows, most = most_rows(body.columns), self._most_rows
+        if rows > most and not (request.apart and rows <= APART_ROWS):
+            raise TooLarge("rows in one batch", rows, most)
+
+    def is_large(self, body: Publish) -> bool:
+        """Whether a publish takes so long that others must have their turns in between."""
+        rows = most_rows(body.columns)
+        known = rows > LEAST_LARGE and fold(body.table) in self._engine.stores
+        return known and self._engine.is_large(body.table, rows)
+
+    def publishing(self, one: Asked[Publish], now: Callable[[], float]) -> Work:
+        """Apply a large publish in slices, and all of it in the last: the result is its Outcome. Nobody else changes or
+        reads its table meanwhile; whoever holds the table comes first."""
+        body, request, access = one
+        publisher, texts = _scoped(access.public, body.publisher), self._engine.texts
+        answered = self._publishers.judge(publisher, body.number, request.after, request.again)
+        if answered is not None:
+            return Outcome(Done(*answered))
+        try:
+            self._check(one)
+            batch, updates = yield from self._engine.upserting_columns(body.table, body.columns, body.absent)
+        except HullcastError as error:
+            self.refused(one, error)
+            raise
+        try:
+            first, last, payload = batch.first_seq, batch.last_seq, request.body
+            self._publishers.applied(publisher, body.number, first, last)
+            if body.absent or len(body.columns) < len(self._engine.store_of(body.table).table.columns):
+                payload = self._whole(body, updates.new, texts) or payload
+            entry = LogEntry(RecordKind.BATCH, payload, first, len(batch), publisher, body.number)
+            return self._told(Done(first, last), entry, batch, now(), body.table)
+        except Exception as error:
+            self._door.fail(error)
             raise
 
     def _apply(self, run: _Run, outcomes: list[Outcome | Exception], now: float) -> _Run:

@@ -91,6 +91,10 @@ class Commits:
             self._pipeline.put(Step(request, outcome, b""), patience_s)
             self._put_own(outcome.then, request, patience_s)
 
+    def fail(self, error: BaseException) -> None:
+        """Rows have changed without a record of it: the server stops."""
+        self._pipeline.fail(error)
+
     # --- room on the disk ------------------------------------------------------------------------------------
 
     @property

@@ -16,7 +16,7 @@ from hullcast.broker.server.access import Access, Asked
 from hullcast.broker.server.changing import TOGETHER_ROWS
 from hullcast.broker.server.jobs import Job, Room
 from hullcast.broker.server.outcome import Outcome
-from hullcast.broker.server.requests import HANDLERS, Lane, check_complete
+from hullcast.broker.server.requests import HANDLERS, Lane, check_complete, publish_alone
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Failed
 from hullcast.network.wire.errors import (
@@ -99,7 +99,7 @@ class Hall:
         if handler.on_disk and self._pipeline.stuck is not None:
             self._commits.check_disk()
         if handler.lane is Lane.TOGETHER:
-            self._gather(asked)
+            self._gather(handler, asked)
             return
         self.apply_arrived()  # what was asked before this is done before it
         wait = handler.first(self._server, asked) if handler.first is not None else None
@@ -117,9 +117,14 @@ class Hall:
 
     # --- publishes that arrived together -----------------------------------------------------------------------
 
-    def _gather(self, asked: Asked[Publish]) -> None:
+    def _gather(self, handler: Handler, asked: Asked[Publish]) -> None:
         """A publish waits until all that has arrived by now was read: then they are applied together. Not when they
-        are many rows already: then others shall have their turn in between."""
+        are many rows already: then others shall have their turn in between. One that is large, or whose table a large
+        one holds, goes its own way, and is done even if its client leaves."""
+        if self._server.engine.held((asked.body.table,)) or self._server.changing.is_large(asked.body):
+            self.apply_arrived()
+            self._do(handler, asked)
+            return
         self._arrived.append(asked)
         self._arrived_rows += most_rows(asked.body.columns)
         if self._arrived_rows >= TOGETHER_ROWS:
@@ -135,7 +140,7 @@ class Hall:
             for one, outcome in zip(arrived, self.publish(arrived), strict=True):
                 self._answer(one.request, one.access, outcome)
         except Exception as error:  # noqa: BLE001  (rows may have changed without a record of it)
-            self._pipeline.fail(error)
+            self._commits.fail(error)
 
     def publish(self, arrived: Sequence[Asked[Publish]]) -> list[Outcome]:
         """Apply publishes together; an outcome for each, whatever happens."""
@@ -193,27 +198,24 @@ class Hall:
             except Exception as bug:  # noqa: BLE001  (it fails this request only)
                 self._answer(request, access, self.failure(bug, "reply"))
 
-        job = Job(access.owner, time.monotonic(), len(request.body), None, WORK, request)
+        stoppable = None if handler.lane is Lane.TOGETHER else request
+        job = Job(access.owner, time.monotonic(), len(request.body), None, WORK, stoppable)
         self._server.jobs.work(job, work, done, yielded)
 
     def decide(self, handler: Handler, asked: Asked[Any], prepared: object = None) -> Work:
         """Do what a request asks for, in slices; the result is an Outcome, whatever happens, or None if there is no
         answer. Rights are those in force when something is done, however long it waited."""
-        engine = self._server.engine
-        before = engine.seq
         given = () if handler.first is None else (prepared,)
         try:
             handler.check(asked)
+            if handler.lane is Lane.TOGETHER:
+                return (yield from publish_alone(self._server, asked))
             if handler.lane is Lane.SLICES:
                 return (yield from handler.do(self._server, asked, *given))
-            if handler.lane is Lane.TOGETHER:
-                return self.publish([asked])[0]
             return handler.do(self._server, asked, *given)
         except HullcastError as error:
             return self.refusal(error, asked.access)
-        except (Exception, MemoryError) as error:
-            if handler.lane is not Lane.SLICES and engine.seq != before:
-                raise  # rows may have changed without a record of it: stop
+        except Exception as error:  # noqa: BLE001  (`failure` raises it, if the engine's state is in doubt)
             return self.failure(error, type(asked.body).__name__)
 
     # --- errors ------------------------------------------------------------------------------------------------

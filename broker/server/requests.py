@@ -7,14 +7,16 @@ import. `broker/server/hall.py` makes all checks that the rows name, in one orde
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hullcast.broker.scheduling.driver import Until
 from hullcast.broker.server.jobs import Room, Wait
 from hullcast.broker.server.outcome import Outcome
-from hullcast.broker.sql.create import CreateDerived, parse_statement
+from hullcast.broker.sql.create import AdvanceStream, CreateDerived, parse_statement
 from hullcast.broker.sql.view import CreateView
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.network.wire.bodies import (
@@ -110,9 +112,27 @@ def publish(s: Server, arrived: Sequence[Asked[Publish]]) -> list[Outcome | Exce
     return s.changing.publish(arrived, s.now())
 
 
-def delete(s: Server, asked: Asked[Delete]) -> Outcome:
+def publish_alone(s: Server, asked: Asked[Publish]) -> Work:
+    """Apply a publish that is large, or comes behind a large one to the same table."""
+    yield from _freed(s, (asked.body.table,))
+    if s.changing.is_large(asked.body):
+        return (yield from s.changing.publishing(asked, s.now))
+    (outcome,) = s.changing.publish([asked], s.now())
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def delete(s: Server, asked: Asked[Delete]) -> Work:
     """Remove rows."""
+    yield from _freed(s, (asked.body.table,))
     return s.changing.change(asked, s.now())
+
+
+def _freed(s: Server, tables: tuple[str, ...] | None) -> Work:
+    """Returns when no large batch holds one of these tables (None: any table)."""
+    while s.engine.held(tables):
+        yield Until(lambda: not s.engine.held(tables))
 
 
 def execute_first(s: Server, asked: Asked[Execute]) -> Wait | None:
@@ -149,8 +169,12 @@ def _or_refused(s: Server, asked: Asked[Execute], wait: Wait) -> Wait:
     return wait._replace(run=run)
 
 
-def execute(s: Server, asked: Asked[Execute], made: object = None) -> Outcome:
+def execute(s: Server, asked: Asked[Execute], made: object = None) -> Work:
     """Execute a statement; the view that it creates was made before, and has a number."""
+    if s.engine.held():
+        with suppress(HullcastError):  # it is refused when it is executed
+            statement = parse_statement(asked.body.sql)
+            yield from _freed(s, (statement.name,) if isinstance(statement, AdvanceStream) else None)
     try:
         return s.changing.change(asked, s.now())
     finally:
@@ -220,8 +244,9 @@ def fetch(s: Server, asked: Asked[Fetch]) -> Outcome:
     return Outcome(s.subscribing.fetch(asked.body, asked.access.owner, s.now()))
 
 
-def explain(s: Server, asked: Asked[Explain]) -> Outcome:
+def explain(s: Server, asked: Asked[Explain]) -> Work:
     """How a subscription would be served."""
+    yield from _freed(s, None)
     return Outcome(Information(s.describing.explain(asked.body, asked.access)))
 
 
@@ -258,8 +283,8 @@ def add(*handlers: Handler) -> None:
 add(
     #       body         one of these rights   on        lane      what it does
     Handler(Publish,     ("publish",),         None,     TOGETHER, publish, on_disk=True),
-    Handler(Delete,      ("publish",),         None,     INLINE,   delete, on_disk=True),
-    Handler(Execute,     ("admin", "publish"), None,     INLINE,   execute, execute_first, on_disk=True),
+    Handler(Delete,      ("publish",),         None,     SLICES,   delete, on_disk=True),
+    Handler(Execute,     ("admin", "publish"), None,     SLICES,   execute, execute_first, on_disk=True),
     Handler(Sync,        (),                   None,     INLINE,   sync, on_disk=True),
     Handler(Subscribe,   READS,                None,     SLICES,   subscribe, subscribe_first, on_disk=True),
     Handler(Fetch,       (),                   None,     INLINE,   fetch),
@@ -268,7 +293,7 @@ add(
     Handler(AskHistory,  ("query",),           table_of, INLINE,   lambda s, a: s.history.span(a)),
     Handler(ReadChanges, ("query",),           table_of, PROCESS,  lambda s, a: s.history.wait(a)),
     Handler(ReadTable,   ("query",),           table_of, PROCESS,  lambda s, a: s.history.wait(a)),
-    Handler(Explain,     READS,                None,     INLINE,   explain),
+    Handler(Explain,     READS,                None,     SLICES,   explain),
     Handler(Describe,    (),                   None,     INLINE,   describe),
     Handler(Status,      ("admin",),           no_table, INLINE,   status),
     Handler(SetPolicy,   (),                   None,     INLINE,   policy),

@@ -23,6 +23,7 @@ import numpy as np
 
 from hullcast.broker.engine.engine import NO_POSITION
 from hullcast.broker.reformulate.tuples import TuplesChannel
+from hullcast.broker.scheduling.driver import Until
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.shares import ASKED
 from hullcast.network.wire import bodies
@@ -54,7 +55,7 @@ from hullcast.network.wire.frames import Install
 from hullcast.network.wire.values import parameter_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.reformulate.channel import Attended, Channel
@@ -295,6 +296,7 @@ class Subscribing:
             refuse_views(self._engine, group.sql, request.access)
             self._attendance.shares.check(request.owner, self._engine.channel_needed(group.sql))
             self._make_for(group.sql, request.owner)
+            yield from self._freed(self._engine.tables_named(group.sql))
             attended = yield from self._engine.attending(group.sql, parameter_columns(group), group.count)
             needs: Needs = (("subscribe", attended.reads),)
             costs: str | None = attended.channel.name
@@ -321,7 +323,9 @@ class Subscribing:
         one = _Asked(group, attended, attending, needs, None, holding)
         if channel.counted:
             try:
-                yield from self._want(one)
+                yield from self._freed(attended.reads)
+                with self._engine.using(attended.reads):
+                    yield from self._want(one)
             except BaseException:
                 holding.close()
                 raise
@@ -377,13 +381,20 @@ class Subscribing:
         for start in range(0, max(n, 1), step):
             capture = partial(self._capture, one, slice(start, start + step))
             at_once = self._capture_cost(one, step) <= AT_ONCE_LOOKS or step < n
-            parts.append(capture()() if at_once else (yield capture))
+            yield from self._freed(one.attended.reads)
+            with self._engine.using(one.attended.reads):
+                parts.append(capture()() if at_once else (yield capture))
             if start + step < n:
                 yield SLICE_S
         one.snapshot = parts[0] if len(parts) == 1 else concatenate(parts)
         self._count(request, one, size_bytes(one.snapshot))
         if self._engine.broken:
             raise InvariantBroken("the engine stopped")
+
+    def _freed(self, tables: Sequence[str]) -> Work:
+        """Returns when no large batch holds one of these tables."""
+        while self._engine.held(tables):
+            yield Until(lambda: not self._engine.held(tables))
 
     def _capture_cost(self, one: _Asked, members: int) -> int:
         channel, after = one.attended.channel, one.group.after

@@ -41,11 +41,14 @@ class OwnChanges:
 
     def __init__(self) -> None:
         self.outcomes: list[Outcome] = []
+        self.failed: BaseException | None = None
 
     def change(self, make: Callable[[], Iterable[Outcome]]) -> None:
         self.outcomes += make()
 
     def check_disk(self) -> None: ...
+    def fail(self, error: BaseException) -> None:
+        self.failed = error
 
 
 class Office:

@@ -26,8 +26,8 @@ from hullcast.broker.tables.store import Updates
 from hullcast.network.answers.events import Change
 from hullcast.network.wire.errors import BadValue, InvariantBroken, UsageError
 from hullcast.network.wire.values import rows_to_columns
-from tests.broker.engine.test_machine import EngineHistory, check_structures
 from tests.broker.engine.test_join_machine import JoinHistory
+from tests.broker.engine.test_machine import EngineHistory, check_structures
 from tests.support.queries import CREATE, KEYS, SEEDS, Asked, row
 
 Rows = list[dict[str, Any]]
