@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.tables.store import SMALLEST_CAPACITY, TableStore, Updates, erase
+from hullcast.broker.tables.room import SMALLEST, with_room
+from hullcast.broker.tables.store import TableStore, Updates, erase, row_bytes
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.arrays import Booleans, Floats, Ints
 from hullcast.network.wire.errors import InvariantBroken
@@ -15,7 +16,6 @@ from hullcast.network.wire.errors import InvariantBroken
 if TYPE_CHECKING:
     from hullcast.broker.sql.query import Window
     from hullcast.broker.tables.ingest import Encoded
-    from hullcast.broker.tables.schema import Table
     from hullcast.broker.tables.stream import StreamOrder
 
 #: Tuples that a window takes in, or lets go of because of their age, in one go: a millisecond or two.
@@ -162,7 +162,7 @@ class WindowTable(TableStore):
 
     def _enough(self, tuples: int) -> int:
         """Places for so many tuples, and perhaps more."""
-        places = SMALLEST_CAPACITY
+        places = SMALLEST
         while places < tuples:
             places *= 2
         return places if self.window.rows is None else min(places, self.window.rows)
@@ -185,12 +185,7 @@ class WindowTable(TableStore):
 
     def _reserve(self, slots: int) -> None:
         """Have room for so many slots. What is not used yet is not touched, and so takes no memory."""
-        if slots <= len(self.alive):
-            return
-        used = self._high_water
-        cells, alive = np.empty((len(self.table.columns), slots)), np.zeros(slots, np.bool_)
-        cells[:, :used], alive[:used] = self.cells[:, :used], self.alive[:used]
-        self.cells, self.alive = cells, alive
+        self.cells, self.alive = with_room(self.cells, slots), with_room(self.alive, slots)
 
     @property
     def promised_bytes(self) -> int:
@@ -220,11 +215,6 @@ def due(window: Window, order: StreamOrder) -> int:
     if window.rows is not None:
         return min(window.rows, len(order))
     return order.since(order.time - window.range_us) if len(order) else 0
-
-
-def row_bytes(table: Table) -> int:
-    """What a tuple of a stream takes in a window."""
-    return 8 * len(table.columns) + 1
 
 
 @kernel
