@@ -23,7 +23,8 @@ from hullcast.network.wire.errors import InvariantBroken
 
 ABSENT = -1
 #: Homes that are divided for each key that comes, while there are too few of them. Two would be enough.
-DIVIDED = 16
+DIVIDED = 8
+_AT_ONCE = 512  # homes: what is moved stays in the cache
 _AHEAD = 16
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: neighbouring keys land far apart (Knuth 6.4)
 
@@ -37,7 +38,7 @@ class KeyMap:
 
     Invariants (`check` tests them):
       K1  A key stands at most once, and no place from its home to where it stands is empty.
-      K2  There are at most half as many keys as homes; while these are divided, a sixteenth (1 / DIVIDED) more.
+      K2  There are at most half as many keys as homes; while these are divided, an eighth (1 / DIVIDED) more.
       K3  Homes from the boundary on are divided; the table has room for them all, and for all keys behind the last.
 
     Cost: O(1) a key, growth included: `assign` divides at most DIVIDED homes for each key, and what they touch.
@@ -63,7 +64,8 @@ class KeyMap:
         Returns the slots and how many fresh ones were taken; there must be enough of them.
         """
         count = len(self) + len(fresh)
-        self.table = with_room(self.table, PLACES + 2 * (max(2 * self._size, 4 * count) + count + 1))
+        homes = 2 * self._size if self.table[BOUNDARY] < self._size else self._size
+        self.table = with_room(self.table, PLACES + 2 * (max(homes, 4 * count) + count + 1))
         slots = np.empty(len(keys), np.int64)
         return slots, _assign(self.table, keys.view(np.int64), fresh, slots, DIVIDED * len(fresh))
 
@@ -148,7 +150,7 @@ def _assign(table: Ints, keys: Ints, fresh: Ints, found: Ints, homes: int) -> in
         size = 1 << (64 - table[SHIFT])
         if table[BOUNDARY] == size and 2 * (table[LIVE] + len(fresh)) <= size:
             break
-        homes -= _divide(table, homes)
+        homes -= _divide(table, min(homes, _AT_ONCE))
     taken = 0
     for i in range(len(keys)):
         _look_ahead(table, keys, i)

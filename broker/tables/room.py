@@ -16,8 +16,8 @@ import numpy.typing as npt
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 SMALLEST = 64  # entries
-#: Bytes of a column up to which an array doubles: to copy five of them takes a millisecond or two.
-SMALL_BYTES = 1 << 20
+#: Bytes of a column up to which an array doubles: to copy five of them takes some milliseconds.
+SMALL_BYTES = 2 << 20
 #: What is reserved for a larger one (25 million rows of five columns), and how often as much when that is full. Not a
 #: power of two: a row's columns would share lines of the cache, and all need a new page at the same row.
 RESERVED_BYTES, FURTHER = 1_000_000_000, 8

@@ -92,28 +92,31 @@ def test_whole_numbers_are_spread_over_the_table(count: int, step: float) -> Non
     assert np.diff(empty).max() <= 64, "no long run of occupied places"
 
 
-@pytest.mark.parametrize("batch", [1, 100, 4096])
-def test_no_batch_pays_for_the_growth_of_the_table(batch: int) -> None:
-    """Homes divided, and keys moved by that, are in proportion to the keys that come; and the table stays where it is
-    as soon as it is large."""
+@pytest.mark.parametrize(("first", "batch"), [(3000, 1), (3000, 100), (60_000, 4096)])
+def test_no_batch_pays_for_the_growth_of_the_table(first: int, batch: int) -> None:
+    """Homes divided, and keys moved by that, are in proportion to the keys that come."""
     held = KeyMap()
-    held.assign(np.arange(30_000.0), np.arange(30_000))
-    before, places = held.table.copy()[: 1 << 20], held.table
-    divided = 0
-    for start in range(30_000, 30_000 + max(batch, 9000), batch):
-        held.assign(np.arange(start, start + batch, dtype=np.float64), np.arange(start, start + batch))
-        boundary, was = int(held.table[BOUNDARY]), int(before[BOUNDARY])
-        here = was - boundary if held.table[SHIFT] == before[SHIFT] else was
+    held.assign(np.arange(float(first)), np.arange(first))
+    homes, divided = int(held.table[BOUNDARY]), 0
+    places = PLACES + 6 * homes
+    for start in range(first, 2 * first, batch):
+        before = held.table[:places].copy()
+        held.assign(np.arange(float(start), start + batch), np.arange(start, start + batch))
+        after = held.table[: len(before)]
+        here = int(before[BOUNDARY]) - (int(after[BOUNDARY]) if after[SHIFT] == before[SHIFT] else 0)
         assert here <= DIVIDED * batch + 64
+        assert np.count_nonzero((before != after)[PLACES::2] & (before[PLACES + 1 :: 2] > 0)) <= 2 * here + 64
         divided += here
-        moved = np.count_nonzero(
-            (before[PLACES::2] != held.table[PLACES : 1 << 20 : 2]) & (before[PLACES + 1 :: 2] > 0)
-        )
-        assert moved <= 2 * here + 64
-        assert held.table is places
-        before = held.table[: 1 << 20].copy()
-    assert divided == 65536
+    assert divided == homes
     held.check()
+
+
+def test_a_batch_larger_than_the_table_may_come_while_it_is_divided() -> None:
+    held = KeyMap()
+    for start, stop in ((0, 33), (33, 34), (34, 5000), (5000, 5001), (5001, 90_000)):
+        held.assign(np.arange(float(start), stop), np.arange(start, stop))
+        held.check()
+    assert held.find(np.arange(90_001.0)).tolist() == [*range(90_000), ABSENT]
 
 
 def test_keys_of_one_home_are_found_while_it_is_divided() -> None:
