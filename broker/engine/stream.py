@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hullcast.broker.tables.store import row_bytes
 from hullcast.broker.tables.stream import StreamOrder
-from hullcast.broker.tables.windows import WindowTable, due, row_bytes
+from hullcast.broker.tables.windows import WindowTable, due
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -35,16 +35,17 @@ from hullcast.broker.index.nodes import (
     WIDTH,
     X,
     Y,
+    add_nodes,
     empty_tree,
-    with_nodes,
 )
+from hullcast.broker.tables.room import with_room
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.network.wire.errors import InvariantBroken
 
 Entry = tuple[float, float, float]
 
-#: Nodes added at once, at most; how much larger a new place for a tree is than the old one; and how full a leaf is.
-GROWN_AT_ONCE, ROOM_GROWTH, TYPICAL_FILL = 2048, 4, 0.5
+#: Nodes added at once, and row slots, at most: a fraction of a millisecond.
+GROWN_AT_ONCE, RESERVED_AT_ONCE = 256, 1 << 16
 
 
 class A2BTree:
@@ -67,40 +68,31 @@ class A2BTree:
     """
 
     def __init__(self) -> None:
-        self.memory = empty_tree()
-        self._room = self.memory  # begins with `memory`; what is beyond is not touched, and so takes no memory yet
-        self.leaf_of: Ints = np.full(16, -1, np.int64)
+        self._room = empty_tree()
+        self.memory = self._room  # its nodes; what is beyond is not touched, and so takes no memory yet
+        self._slots: Ints = np.empty(0, np.int64)
+        self.leaf_of = self._slots
+        self.reserve(16)
 
     def __len__(self) -> int:
         return int(self.memory[ENTRIES])
 
-    def expect(self, rows: int) -> None:
-        """So many rows are about to come: no need to move while they do."""
-        self.make_room(int(rows / (LEAF * TYPICAL_FILL) * 1.1) + 8)
-
     def reserve(self, slots: int) -> None:
         """Be ready for row slots below `slots`."""
-        if slots > len(self.leaf_of):
-            leaf_of = np.full(max(slots, 2 * len(self.leaf_of)), -1, np.int64)
-            leaf_of[: len(self.leaf_of)] = self.leaf_of
-            self.leaf_of = leaf_of
+        known = len(self.leaf_of)
+        if slots > known:
+            slots = max(slots, known + min(known, RESERVED_AT_ONCE))
+            self._slots = with_room(self._slots, slots)
+            self.leaf_of = self._slots[:slots]
+            self.leaf_of[known:] = -1
 
     def grow(self) -> None:
-        """Add nodes: twice as many as before, or as many as a millisecond or two allows.
-
-        A tree that needs another place moves to one that is several times larger, since moving takes long.
-        """
-        nodes = min(max(8, len(self.memory) // WIDTH), GROWN_AT_ONCE)
-        if len(self._room) < len(self.memory) + nodes * WIDTH:
-            self.make_room(ROOM_GROWTH * len(self.memory) // WIDTH + nodes)
-        self.memory = with_nodes(self.memory, nodes, self._room)
-
-    def make_room(self, nodes: int) -> None:
-        """Move to a place with room for so many nodes in all."""
-        room = np.empty(max(nodes * WIDTH, len(self.memory)))
-        room[: len(self.memory)] = self.memory
-        self._room = room
-        self.memory = room[: len(self.memory)]
+        """Add nodes: twice as many as before, or as many as a fraction of a millisecond allows."""
+        first = len(self.memory)
+        size = first + min(max(8, first // WIDTH), GROWN_AT_ONCE) * WIDTH
+        self._room = with_room(self._room, size)
+        self.memory = self._room[:size]
+        add_nodes(self.memory, first)
 
     def range_best(self, groups: Floats, lows: Floats, highs: Floats, sign: float) -> Floats:
         """MIN (sign +1) or MAX (-1) of y over each closed range of its group; +inf (-inf) where there is no row."""

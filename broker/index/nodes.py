@@ -47,27 +47,19 @@ ROOT, HEIGHT, ENTRIES, FREE, FREE_NODES = 0, 1, 2, 3, 4
 
 def empty_tree(nodes: int = 4) -> Floats:
     """A tree without rows: one empty leaf, which is the root."""
-    m = np.zeros(WIDTH)
+    m = np.zeros((1 + nodes) * WIDTH)
     m[FREE] = -1
-    m = with_nodes(m, nodes)
+    add_nodes(m, WIDTH)
     m[ROOT] = take_node(m)
     return m
 
 
-def with_nodes(m: Floats, extra: int, room: Floats | None = None) -> Floats:
-    """The same tree with room for `extra` more nodes: in place, if `room` (which begins with the tree) has it."""
-    first = len(m)
-    size = first + extra * WIDTH
-    if room is not None and len(room) >= size:
-        grown = room[:size]
-    else:
-        grown = np.empty(size)
-        grown[:first] = m
-    grown[first + NEXT :: WIDTH] = np.arange(first + WIDTH, size + WIDTH, WIDTH)
-    grown[size - WIDTH + NEXT] = m[FREE]
-    grown[FREE] = first
-    grown[FREE_NODES] += extra
-    return grown
+def add_nodes(m: Floats, first: int) -> None:
+    """What lies behind the tree in its memory, from `first` on, are nodes that are free."""
+    nodes = np.arange(first, len(m), WIDTH)
+    m[nodes + NEXT] = np.append(nodes[1:], m[FREE])
+    m[FREE] = first
+    m[FREE_NODES] += len(nodes)
 
 
 @kernel

@@ -221,7 +221,7 @@ class SortedRanges:
         self._list.reserve(int(ids.max()) + 1)
         known = len(self._rows)
         if known < len(self._list.leaf_of):
-            rows = np.empty((len(self._list.leaf_of), 4))
+            rows = np.empty((max(len(self._list.leaf_of), 2 * known), 4))
             rows[:known], rows[known:] = self._rows, NOTHING
             self._rows = rows
         if not has_room(self._list.memory):

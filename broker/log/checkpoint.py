@@ -35,6 +35,7 @@ from hullcast.broker.queries.view import create_text as view_text
 from hullcast.broker.scheduling.driver import Until
 from hullcast.broker.sql.create import create_text
 from hullcast.broker.tables.feed import TableCopy, note_changes
+from hullcast.broker.tables.room import with_room
 from hullcast.broker.tables.schema import ColumnType, Table, fold
 from hullcast.broker.tables.stream import TimeMark
 from hullcast.broker.tables.values import decode_column
@@ -153,30 +154,22 @@ class _Copy:
     def __init__(self, store: TableStore) -> None:
         self.rows = TableCopy(store)
         self._cells: Floats = np.empty((len(store.table.columns), 0))  # dead slots: anything
-        self._alive: Booleans = np.zeros(0, np.bool_)
+        self._alive: Booleans = np.empty(0, np.bool_)
 
     def take(self, rows: int) -> int:
         """Copy up to so many more rows; returns how many were copied."""
         copied = 0
         while copied < rows and (portion := self.rows.portion(rows - copied)) is not None:
-            if int(portion.slots[-1]) >= len(self._alive):
-                self._grow()
+            used = self.rows.store.high_water
+            self._cells, self._alive = with_room(self._cells, used), with_room(self._alive, used)
             self._alive[portion.slots] = portion.alive
             self._cells[:, portion.slots[portion.alive]] = portion.cells
             copied += len(portion.slots)
         return copied
 
-    def _grow(self) -> None:
-        """Make room for all slots of the table. The new room is not filled: that would take long, all at once."""
-        cells, alive = self._cells, self._alive
-        self._cells = np.empty((len(cells), len(self.rows.store.alive)))
-        self._cells[:, : len(alive)] = cells
-        self._alive = np.zeros(len(self.rows.store.alive), np.bool_)
-        self._alive[: len(alive)] = alive
-
     def whole(self) -> tuple[Floats, Booleans]:
         """The cells, and which slots are alive."""
-        return self._cells, self._alive
+        return self._cells, self._alive[: self.rows.store.high_water]
 
 
 def _follow(follower: Follower, copies: dict[str, _Copy], stores: Mapping[str, TableStore]) -> None:

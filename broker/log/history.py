@@ -223,7 +223,7 @@ class HistoryReader:
                     store.apply(Encoded(batch.cells, batch.partial))
             if interner.wants_sweep:  # texts that rows had and have no more
                 texts = [column.type is ColumnType.TEXT for column in life.table.columns]
-                interner.sweep(store.cells[texts][:, store.live_slots()].ravel())
+                interner.sweep(store.cells[:, store.live_slots()][texts].ravel())
             yield
         return _Built.of(store, interner)
 

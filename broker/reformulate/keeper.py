@@ -49,7 +49,6 @@ class TreeKeeper:
     def begin_load(self, store: TableStore) -> None:
         """There may be rows already: `load` takes them in."""
         self._loaded = 0 if store.high_water else None
-        self.tree.expect(len(store))
 
     def load(self, store: TableStore, rows: int) -> None:
         """Take in the next so many slots. Rows may change before the one after: see `update`."""

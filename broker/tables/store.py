@@ -10,6 +10,7 @@ import numpy as np
 
 from hullcast.broker.tables.ingest import KEEP, Encoded
 from hullcast.broker.tables.keys import KeyMap, find
+from hullcast.broker.tables.room import SMALLEST, with_room
 from hullcast.broker.tables.schema import Table
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.arrays import Booleans, Floats, Ints
@@ -17,8 +18,6 @@ from hullcast.network.wire.errors import BadValue, InvariantBroken
 
 if TYPE_CHECKING:
     from hullcast.broker.tables.stream import StreamOrder
-
-SMALLEST_CAPACITY = 64
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)  # not frozen: that would take half a microsecond for each row
@@ -54,18 +53,18 @@ class TableStore:
 
     Invariants (`check` tests them; every property test calls it after every step):
       S1  `_keys` maps the key codes of the live rows, and only those, to their slots.
-      S2  a slot that is not alive holds NaN in every column (so an absent row's `old` needs no branch).
+      S2  a used slot that is not alive holds NaN in every column (so an absent row's `old` needs no branch).
       S3  live slots and `_free` divide 0.._high_water-1 without overlap.
       S4  no cell is infinite (KEEP was resolved), and no live row has NULL in a NOT NULL column or the key.
 
-    Cost: `apply` and `remove` one hash lookup and O(columns) a row, compiled; growth by doubling.
+    Cost: `apply` and `remove` one hash lookup and O(columns) a row, compiled; to grow takes no longer (`room.py`).
     """
 
     def __init__(self, table: Table, created: int = 0) -> None:
         """An empty table. Updates up to `created` were made before it was, perhaps to another table of its name."""
         self.table, self.created = table, created
-        self.cells: Floats = np.full((len(table.columns), SMALLEST_CAPACITY), np.nan)
-        self.alive: Booleans = np.zeros(SMALLEST_CAPACITY, dtype=np.bool_)
+        self.cells: Floats = np.zeros((len(table.columns), SMALLEST))  # of unused slots: anything
+        self.alive: Booleans = np.zeros(SMALLEST, dtype=np.bool_)
         self._keys = KeyMap()
         self._free: list[int] = []
         self._high_water = 0
@@ -85,9 +84,8 @@ class TableStore:
         slots = np.empty(shape[1], np.int64)
         existed, exists = np.empty(shape[1], np.bool_), np.empty(shape[1], np.bool_)
         old, new = np.empty(shape), np.empty(shape)
-        keys = self._keys
         if not _change(
-            keys.keys, keys.slots, self.table.key, self.cells, self.alive, slots, given, existed, exists, old, new
+            self._keys.table, self.table.key, self.cells, self.alive, slots, given, existed, exists, old, new
         ):
             slots = self._admit(encoded, slots)
             _write(self.cells, self.alive, slots, given, existed, exists, old, new)
@@ -119,7 +117,7 @@ class TableStore:
 
     def memory_bytes(self) -> int:
         """About what the store holds, in bytes."""
-        arrays = self.cells.nbytes + self.alive.nbytes
+        arrays = row_bytes(self.table) * self._high_water
         return arrays + self._keys.memory_bytes() + sys.getsizeof(self._free) + 32 * len(self._free)
 
     def check(self) -> None:
@@ -129,12 +127,13 @@ class TableStore:
         self._keys.check()
         if not np.array_equal(self._keys.find(keys), live) or len(live) != len(self):
             raise InvariantBroken("S1: keys and live slots do not match")
-        if not np.isnan(self.cells[:, ~self.alive]).all():
+        used = self.cells[:, : self._high_water]
+        if not np.isnan(used[:, ~self.alive[: self._high_water]]).all():
             raise InvariantBroken("S2: a dead slot holds a value")
         if sorted(live.tolist() + self._free) != list(range(self._high_water)):
             raise InvariantBroken("S3: live and free slots do not divide the used ones")
-        required = self.cells[[*self._required, self.table.key]][:, live]
-        if np.isinf(self.cells).any() or np.isnan(required).any():
+        required = self.cells[:, live][[*self._required, self.table.key]]
+        if np.isinf(used).any() or np.isnan(required).any():
             raise InvariantBroken("S4: a KEEP or a forbidden NULL was stored")
 
     def _admit(self, encoded: Encoded, found: Ints) -> Ints:
@@ -172,26 +171,22 @@ class TableStore:
         slots = self._free[left:][::-1]
         del self._free[left:]
         if len(slots) < count:
-            end = self._high_water + count - len(slots)
-            slots.extend(range(self._high_water, end))
+            start, end = self._high_water, self._high_water + count - len(slots)
+            slots.extend(range(start, end))
+            self.cells, self.alive = with_room(self.cells, end), with_room(self.alive, end)
+            self.cells[:, start:end] = np.nan
             self._high_water = end
-            if end > len(self.alive):
-                self._grow(end)
         return slots
 
-    def _grow(self, needed: int) -> None:
-        capacity = len(self.alive)
-        while capacity < needed:
-            capacity *= 2
-        extra = capacity - len(self.alive)
-        self.cells = np.hstack((self.cells, np.full((len(self.table.columns), extra), np.nan)))
-        self.alive = np.concatenate((self.alive, np.zeros(extra, dtype=np.bool_)))
+
+def row_bytes(table: Table) -> int:
+    """What a row takes in a store, without its key's place."""
+    return 8 * len(table.columns) + 1
 
 
 @kernel
 def _change(
     keys: Ints,
-    places: Ints,
     key: int,
     cells: Floats,
     alive: Booleans,
@@ -203,7 +198,7 @@ def _change(
     new: Floats,
 ) -> bool:
     """Find the slots of rows, and write these if all have one, as most updates do: one call. Else False."""
-    if not find(keys, places, given[key].view(np.int64), slots):
+    if not find(keys, given[key].view(np.int64), slots):
         return False
     _write(cells, alive, slots, given, existed, exists, old, new)
     return True

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hullcast.broker.tables.room import SMALLEST, with_room
 from hullcast.network.wire.errors import InvariantBroken
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ REMOVED_AT_ONCE = 4096
 FEWEST_OVER = 1024
 #: Tuples beyond `retain_rows` that stay if joins still need them: twice as many as a join may be behind.
 HELD_BACK = 500_000
-_SMALLEST = 64
 
 
 class TimeMark(NamedTuple):
@@ -60,8 +60,8 @@ class StreamOrder:
         self.time = -np.inf  # microseconds since 1970
         self.removed = 0  # the last position that was removed
         self._doomed = 0  # tuples up to this position are no longer to be kept
-        self._positions: Ints = np.empty(_SMALLEST, np.int64)
-        self._times: Floats = np.empty(_SMALLEST)
+        self._positions: Ints = np.empty(0, np.int64)
+        self._times: Floats = np.empty(0)
         self._start = self._end = 0
         self._marks: list[TimeMark] = []
         self.gaps: list[int] = []
@@ -212,7 +212,7 @@ class StreamOrder:
 
     def memory_bytes(self) -> int:
         """About what it holds."""
-        return self._positions.nbytes + self._times.nbytes + 100 * (len(self._marks) + len(self.gaps))
+        return 16 * self._end + 100 * (len(self._marks) + len(self.gaps))
 
     def check(self, cells: Floats) -> None:
         """InvariantBroken unless T1 to T4 hold of the tuples (columns, n) in the store."""
@@ -229,10 +229,8 @@ class StreamOrder:
             raise InvariantBroken("T5: gaps do not rise, or have no tuple between them")
 
     def _make_room(self, more: int) -> None:
-        if self._end + more <= len(self._positions):
-            return
         n = len(self)
-        room = max(_SMALLEST, 2 * (n + more))
-        positions, times = np.empty(room, np.int64), np.empty(room)
-        positions[:n], times[:n] = self.positions, self.times
-        self._positions, self._times, self._start, self._end = positions, times, 0, n
+        if self._start > n + SMALLEST:  # more have gone than are here: these take their places
+            self._positions[:n], self._times[:n], self._start, self._end = self.positions, self.times, 0, n
+        self._positions = with_room(self._positions, self._end + more)
+        self._times = with_room(self._times, self._end + more)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.tables.store import SMALLEST_CAPACITY, TableStore, Updates, erase
+from hullcast.broker.tables.room import SMALLEST, with_room
+from hullcast.broker.tables.store import TableStore, Updates, erase, row_bytes
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.arrays import Booleans, Floats, Ints
 from hullcast.network.wire.errors import InvariantBroken
@@ -15,29 +16,24 @@ from hullcast.network.wire.errors import InvariantBroken
 if TYPE_CHECKING:
     from hullcast.broker.sql.query import Window
     from hullcast.broker.tables.ingest import Encoded
-    from hullcast.broker.tables.schema import Table
     from hullcast.broker.tables.stream import StreamOrder
 
 #: Tuples that a window takes in, or lets go of because of their age, in one go: a millisecond or two.
 MOVED_AT_ONCE = 2048
-#: Tuples that there is room for without moving, where so many may come. Room that is not used takes no memory.
-RESERVED = 1 << 20
 
 
 class WindowTable(TableStore):
     """The tuples of a window: a store whose rows come and go in order, and so without a hash table of their keys.
 
-    Tuples have numbers, in the order of the stream. Those from `_next - len(self)` to `_next - 1` are here, each in the
-    slot `number % places`; so a ROWS window has as many places as tuples, and the tuple that comes takes the slot of
-    the one that goes, in one update::
+    `_queue` has the slots of the tuples that are here, in the order of the stream, up to `_next`. Of a full ROWS window
+    the tuple that comes takes the slot of the one that goes, in one update::
 
-        [ROWS 3]  slot    0  1  2        tuple 7 comes:   0  1  2
-                  tuple   6  4  5                         6  7  5
+        [ROWS 3]  slot    0  1  2   queue .. 1  2  0        tuple 7 comes:   0  1  2   queue .. 1  2  0  1
+                  tuple   6  4  5            4  5  6                         6  7  5               5  6  7
 
     Of a RANGE window tuples enter with the number of their own update, and those that are too old leave by updates of
     their own (`expire`), some at a time, after the batch or heartbeat that moved the time. What the stream no longer
-    retains leaves its windows too. When tuples need more places than there are, those that are here keep their
-    slots, and `_ring` says which slot a place has.
+    retains leaves its windows too.
 
     A window is filled from its newest tuple back (`load`), some at a time, while the stream goes on: tuples that come
     are appended, tuples that go are removed, and what is here is always the end of the stream.
@@ -45,7 +41,7 @@ class WindowTable(TableStore):
     Invariants (`check` tests them):
       W1  The tuples here are the last `len` of the stream.
       W2  Once it is loaded, all tuples that belong to the window are here; if none is overdue, no others.
-      W3  Slots are alive exactly if a tuple here has them; places have different slots.
+      W3  Slots are alive exactly if a tuple here has them; the others that were used are free.
 
     Cost: O(columns) a tuple, compiled.
     """
@@ -57,10 +53,8 @@ class WindowTable(TableStore):
         self.holders = 0  # who is loading it, or about to read it
         self.loaded = False
         self._held = 0
-        self._next = self._due
-        self._places = self._enough(self._next + self._next // 4)
-        self._ring: Ints | None = None  # by place, the slot; None: the same
-        self._reserve(max(self._places, self._most(RESERVED)))
+        self._next = self._due  # in front of it is room for those that are to be loaded
+        self._queue: Ints = with_room(np.empty(0, np.int64), self._next)
 
     @property
     def name(self) -> str:
@@ -81,36 +75,38 @@ class WindowTable(TableStore):
         """Take in some of the tuples that are missing; returns whether it has them all."""
         n = 0 if self.loaded else min(MOVED_AT_ONCE, self._due - self._held)
         if n > 0:
-            self._make_places(self._held + n)
             end = len(self._order) - self._held
-            slots = self._stream.slots_of(self._order.positions[end - n : end].astype(np.float64))
-            self._enter(self._next - self._held - n, self._stream.cells[:, slots])
+            found = self._stream.slots_of(self._order.positions[end - n : end].astype(np.float64))
+            slots = self._queue[self._first - n : self._first]
+            slots[:] = self._allocate(n)
+            self._enter(slots.copy(), self._stream.cells[:, found])
             self._held += n
         self.loaded = self.loaded or self._held >= self._due
         return self.loaded
 
     def append(self, cells: Floats) -> Updates:
         """Tuples came to the stream, (columns, n)."""
-        n = cells.shape[1]
-        held = self._held + n if self.window.rows is None else min(self._held + n, self.window.rows)
-        self._make_places(held)
-        updates = self._enter(self._next, cells)
+        n, rows = cells.shape[1], self.window.rows
+        held = self._held + n if rows is None else min(self._held + n, rows)
+        self._make_room(n)
+        fresh = self._allocate(held - self._held)
+        self._queue[self._next : self._next + len(fresh)] = fresh
+        at = np.arange(self._held, self._held + n)
+        slots = self._queue[self._first + (at if rows is None else at % rows)]
+        self._queue[self._next : self._next + n] = slots
         self._next += n
         self._held = held
-        return updates
+        return self._enter(slots, cells)
 
     def apply(self, encoded: Encoded) -> Updates:
         """`append`."""
         return self.append(encoded.cells)
 
-    def _enter(self, first: int, cells: Floats) -> Updates:
-        """Put tuples, the first of which has this number, into their slots."""
+    def _enter(self, slots: Ints, cells: Floats) -> Updates:
         given = np.ascontiguousarray(cells)
         n = given.shape[1]
-        slots = self._slots(first, n)
         existed, old = np.empty(n, np.bool_), np.empty(given.shape)
         _enter(self.cells, self.alive, slots, given, existed, old)
-        self._high_water = max(self._high_water, int(slots.max(initial=-1)) + 1)
         return Updates(slots, existed, np.ones(n, np.bool_), old, given)
 
     # --- tuples go -----------------------------------------------------------------------------------------
@@ -120,7 +116,7 @@ class WindowTable(TableStore):
         is in the window or not."""
         leaving = max(0, self._held - len(self._order))
         slots = np.full(len(key_codes), -1)
-        slots[len(slots) - leaving :] = self._slots(self._next - self._held, leaving)
+        slots[len(slots) - leaving :] = self._queue[self._first : self._first + leaving]
         return self._leave(slots, leaving)
 
     @property
@@ -131,83 +127,52 @@ class WindowTable(TableStore):
     def expire(self) -> Updates:
         """Some of the tuples that have become too old leave, oldest first."""
         leaving = min(MOVED_AT_ONCE, self._held - self._due)
-        return self._leave(self._slots(self._next - self._held, leaving), leaving)
+        return self._leave(self._queue[self._first : self._first + leaving].copy(), leaving)
 
     def _leave(self, slots: Ints, leaving: int) -> Updates:
         n, columns = len(slots), len(self.table.columns)
         existed, old, new = np.empty(n, np.bool_), np.empty((columns, n)), np.empty((columns, n))
         erase(self.cells, self.alive, slots, existed, old, new)
         self._held -= leaving
+        self._free.extend(slots[existed].tolist())
         return Updates(slots, existed, np.zeros(n, np.bool_), old, new)
 
-    # --- places --------------------------------------------------------------------------------------------
+    # --- slots ---------------------------------------------------------------------------------------------
+
+    @property
+    def _first(self) -> int:
+        """Where the oldest tuple is in the queue."""
+        return self._next - self._held
 
     def slots_of(self, key_codes: Floats) -> Ints:
         """The slots of tuples by position; all of them are there."""
-        end = len(self._order)
         at = np.searchsorted(self._order.positions, key_codes)
-        return self._at((at - end + self._next) % self._places)
+        return self._queue[at - len(self._order) + self._next]
 
-    def _slots(self, first: int, n: int) -> Ints:
-        return self._at(np.arange(first, first + n) % self._places)
-
-    def _at(self, places: Ints) -> Ints:
-        return places if self._ring is None else self._ring[places]
-
-    def _most(self, tuples: int) -> int:
-        """So many, or as many as the window, or the stream, may ever have, if that is less."""
-        terms = self._stream.table.stream
-        assert terms is not None, "a stream"
-        return min(tuples, terms.rows + terms.rows // 8 if self.window.rows is None else self.window.rows)
-
-    def _enough(self, tuples: int) -> int:
-        """Places for so many tuples, and perhaps more."""
-        places = SMALLEST_CAPACITY
-        while places < tuples:
-            places *= 2
-        return places if self.window.rows is None else min(places, self.window.rows)
-
-    def _make_places(self, tuples: int) -> None:
-        if tuples <= self._places:
-            return
-        places = self._enough(tuples)
-        self._reserve(places)
-        if self._ring is not None or self._next > self._places:  # else numbers, places and slots are the same
-            first, held = self._next - self._held, self._held
-            taken = self._slots(first, held)
-            free = np.ones(places, np.bool_)
-            free[taken] = False
-            ring = np.empty(places, np.int64)
-            ring[np.arange(first, first + held) % places] = taken
-            ring[np.arange(self._next, self._next + places - held) % places] = np.flatnonzero(free)
-            self._ring = ring
-        self._places = places
-
-    def _reserve(self, slots: int) -> None:
-        """Have room for so many slots. What is not used yet is not touched, and so takes no memory."""
-        if slots <= len(self.alive):
-            return
-        used = self._high_water
-        cells, alive = np.empty((len(self.table.columns), slots)), np.zeros(slots, np.bool_)
-        cells[:, :used], alive[:used] = self.cells[:, :used], self.alive[:used]
-        self.cells, self.alive = cells, alive
+    def _make_room(self, more: int) -> None:
+        """In the queue, for so many."""
+        if self.loaded and self._first > self._held + SMALLEST:  # more have gone than are here: these take their places
+            self._queue[: self._held] = self._queue[self._first : self._next]
+            self._next = self._held
+        self._queue = with_room(self._queue, self._next + more)
 
     @property
     def promised_bytes(self) -> int:
         """What it takes, or will take when it has as many tuples as it may have, if it says how many these are."""
-        tuples = max(self._high_water, self._places if self.window.rows is None else self.window.rows)
-        return row_bytes(self.table) * tuples + (0 if self._ring is None else self._ring.nbytes)
+        tuples = max(self._high_water, self._due if self.window.rows is None else self.window.rows)
+        return row_bytes(self.table) * tuples
 
     def memory_bytes(self) -> int:
         """About what it holds, in bytes."""
-        return row_bytes(self.table) * self._high_water + (0 if self._ring is None else self._ring.nbytes)
+        return row_bytes(self.table) * self._high_water + 8 * self._next + 32 * len(self._free)
 
     def check(self) -> None:
         """InvariantBroken unless W1 to W3 hold."""
-        numbers = np.arange(self._next - self._held, self._next)
-        slots = self._at(numbers % self._places)
-        if not np.array_equal(np.sort(slots), self.live_slots()) or len(self.live_slots()) != self._held:
+        slots = self._queue[self._first : self._next]
+        if not np.array_equal(np.sort(slots), self.live_slots()):
             raise InvariantBroken(f"W3: {self.name}: slots and tuples do not match")
+        if sorted(slots.tolist() + self._free) != list(range(self._high_water)):
+            raise InvariantBroken(f"W3: {self.name}: slots that were used are neither taken nor free")
         found = self.cells[self.table.key, slots]
         if not np.array_equal(found, self._order.positions[len(self._order) - self._held :]):
             raise InvariantBroken(f"W1: {self.name} does not hold the last tuples")
@@ -220,11 +185,6 @@ def due(window: Window, order: StreamOrder) -> int:
     if window.rows is not None:
         return min(window.rows, len(order))
     return order.since(order.time - window.range_us) if len(order) else 0
-
-
-def row_bytes(table: Table) -> int:
-    """What a tuple of a stream takes in a window."""
-    return 8 * len(table.columns) + 1
 
 
 @kernel

@@ -191,7 +191,6 @@ def band_arrivals(rows: RowsOfR) -> Arrivals:
 
 def _tree(groups: Floats, xs: Floats) -> Floats:
     tree = A2BTree()
-    tree.expect(len(xs))
     tree.reserve(len(xs))
     done = load_rows(tree.memory, tree.leaf_of, groups, xs, 0)
     while done < len(xs):

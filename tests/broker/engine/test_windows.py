@@ -90,8 +90,7 @@ class SlicedWindows(RuleBasedStateMachine):
             (stream_module, "FEWEST_OVER", 2),
             (stream_module, "REMOVED_AT_ONCE", 3),
             (windows_module, "MOVED_AT_ONCE", moved),
-            (windows_module, "SMALLEST_CAPACITY", 2),
-            (windows_module, "RESERVED", 2),
+            (windows_module, "SMALLEST", 2),
             (engine_module, "LOADED_AT_ONCE", moved),
         ):
             self.patches.enter_context(patch.object(module, name, value))
@@ -196,7 +195,7 @@ def test_a_window_that_grows_and_shrinks_keeps_its_tuples_where_they_are(
     window: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trees know rows by their slots, so a tuple must keep its own."""
-    for name, value in (("SMALLEST_CAPACITY", 2), ("RESERVED", 2), ("MOVED_AT_ONCE", 3)):
+    for name, value in (("SMALLEST", 2), ("MOVED_AT_ONCE", 3)):
         monkeypatch.setattr(windows_module, name, value)
     chance = random.Random(seed)
     engine = ServedEngine()
@@ -230,9 +229,9 @@ def entered() -> Iterator[list[int]]:
     counted: list[int] = []
     enter, run = WindowTable._enter, TreeKeeper._run
 
-    def count_tuples(self: WindowTable, first: int, cells: Any) -> Any:
+    def count_tuples(self: WindowTable, slots: Any, cells: Any) -> Any:
         counted.append(cells.shape[1])
-        return enter(self, first, cells)
+        return enter(self, slots, cells)
 
     def count_rows(self: TreeKeeper, slots: Any, *arguments: Any) -> Any:
         counted.append(len(slots))
