@@ -146,12 +146,10 @@ class Driver:
         items = self._items()
         mine = [item for item in items if item.owner == owner]
         if len(items) >= WAITING or len(mine) >= WAITING_PER_OWNER:
-            raise Overloaded(
-                "requests waiting to be worked on", WAITING if len(items) >= WAITING else WAITING_PER_OWNER
-            )
+            raise Overloaded("requests waiting for the server", WAITING if len(items) >= WAITING else WAITING_PER_OWNER)
         for others, most in ((mine, WAITING_BYTES_PER_OWNER), (items, WAITING_BYTES)):
             if others and size_bytes + sum(item.size_bytes for item in others) > most:
-                raise Overloaded("bytes of requests waiting to be worked on", most)
+                raise Overloaded("bytes of requests waiting for the server", most)
         item = _Running(owner, self._clock.now(), work=work, done=done, size_bytes=size_bytes)
         self._ready.add(item)
         if callable(yielded):

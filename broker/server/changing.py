@@ -233,7 +233,7 @@ class Changing:
             self.refuse_more(body.table)
             rows, most = most_rows(body.columns), self._most_rows
             if rows > most and not (request.apart and rows <= APART_ROWS):
-                raise TooLarge("rows in one batch", rows, most)
+                raise TooLarge("rows in one batch (send smaller batches)", rows, most)
             return _Ready(place, one, publisher, self._engine.encoded(body.table, body.columns, body.absent))
         except HullcastError as error:
             if before >= 0:
@@ -433,7 +433,7 @@ class Changing:
 
     def _delete(self, body: Delete, payload: bytes, publisher: bytes, now: float) -> Outcome:
         if len(body.keys) > self._most_rows:
-            raise TooLarge("rows in one batch", len(body.keys), self._most_rows)
+            raise TooLarge("keys in one batch (send smaller batches)", len(body.keys), self._most_rows)
         before = self._engine.rows(body.table)
         batch = apply_batch(self._engine, body)
         first, last = batch.first_seq, batch.last_seq

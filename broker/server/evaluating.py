@@ -94,7 +94,7 @@ class Evaluating:
         waiting = Counter(other for other, _ in self._requests.values())
         if waiting[owner] >= WAITING_PER_OWNER or waiting.total() >= WAITING:
             limit = WAITING_PER_OWNER if waiting[owner] >= WAITING_PER_OWNER else WAITING
-            raise Overloaded("requests for conditional subscriptions waiting", limit)
+            raise Overloaded("waiting requests for conditional subscriptions", limit)
         task = asyncio.create_task(self._prepare(body, may, owner, ready), name="server.conditionals")
         self._requests[task] = (owner, link)
         task.add_done_callback(lambda task: self._requests.pop(task, None))

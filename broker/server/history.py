@@ -102,9 +102,9 @@ class HistoryReads:
         assert request.origin is not None
         self._reading(asked, request.origin)
         if sum(item.owner == owner for item in self._waiting) >= WAITING_PER_OWNER:
-            raise Overloaded("reads of the change history waiting", WAITING_PER_OWNER)
+            raise Overloaded("waiting reads of the change history of one client", WAITING_PER_OWNER)
         if len(self._waiting) >= WAITING:
-            raise Overloaded("reads of the change history waiting", WAITING)
+            raise Overloaded("waiting reads of the change history", WAITING)
         self._waiting.append(_WaitingRead(owner, time.monotonic(), request, asked))
         self._something.set()
 

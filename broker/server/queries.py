@@ -169,13 +169,13 @@ class Queries:
         deadline = None if query.deadline_s is None else now + query.deadline_s
         item, queue = _Asked(owner, now, size, deadline, request, query, self._engine.seq), self._queue
         if queue.waiting_of(owner) >= WAITING_PER_OWNER:
-            raise Overloaded("queries waiting", WAITING_PER_OWNER)
+            raise Overloaded("waiting queries of one client", WAITING_PER_OWNER)
         if queue.holds(owner) and queue.held_by(owner) + size > WAITING_BYTES_PER_OWNER:
-            raise Overloaded("bytes of queries waiting", WAITING_BYTES_PER_OWNER)
+            raise Overloaded("bytes of waiting queries of one client", WAITING_BYTES_PER_OWNER)
         while len(queue) >= WAITING:
-            self._make_room(Overloaded("queries waiting", WAITING), item, "items")
+            self._make_room(Overloaded("waiting queries", WAITING), item, "items")
         while queue.held_bytes and queue.held_bytes + size > WAITING_BYTES:
-            self._make_room(Overloaded("bytes of queries waiting", WAITING_BYTES), item, "bytes")
+            self._make_room(Overloaded("bytes of waiting queries", WAITING_BYTES), item, "bytes")
         queue.add(item)
         self._open.add(request, item)
         self._begin_next()
@@ -429,7 +429,7 @@ class Queries:
         if body.part not in (kept.fetched, kept.fetched + 1) or body.part < 1:
             raise AnswerGone(body.part, "portions are fetched in their order")
         if kept.fetching is not None:
-            raise Overloaded("fetches of one answer", 1)
+            raise Overloaded("simultaneous fetches of one answer", 1)
         kept.fetching = task = asyncio.create_task(self._fetch(request, body, kept), name="server.fetch")
         self._fetching.add(task)
         self._open.add(request, task)

@@ -349,7 +349,9 @@ class Server:
         if self._stopping:
             unavailable = ConnectionLost("the server is stopping")
         elif self.pipeline.full:
-            unavailable = Overloaded("bytes of changes waiting for the disk", self.settings.pending_bytes)
+            unavailable = Overloaded(
+                "bytes of changes waiting for the disk (pending_bytes)", self.settings.pending_bytes
+            )
         if unavailable is not None:
             self._refuse_at_once(request, owner, unavailable)
             return
@@ -903,7 +905,7 @@ def _encoded(outcome: Outcome) -> tuple[Outcome, bytes]:
         body = outcome.reply if isinstance(outcome.reply, bytes) else bodies.encode(outcome.reply)
         size = len(body) + sum(install.points.nbytes + 64 for install in outcome.installs)
         if size > DEFAULT.body_bytes:
-            raise TooLarge("bytes of this answer", size, DEFAULT.body_bytes)
+            raise TooLarge("bytes of this answer (ask for less)", size, DEFAULT.body_bytes)
     except TooLarge as error:
         refusal = Failed(*to_wire(error))
         return Outcome(refusal), bodies.encode(refusal)
