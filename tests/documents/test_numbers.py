@@ -292,7 +292,8 @@ NUMBERS: list[tuple[str, str, Source]] = [
 
 
 def number(text: str) -> float:
-    """The number that a text says."""
+    """The number that a text says, also if a line ends in it."""
+    text = " ".join(text.split())
     digits, _, unit = text.partition(" ")
     if text in WORDS:
         return WORDS[text]
