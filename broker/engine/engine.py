@@ -147,7 +147,7 @@ class Engine:
     def _create_derived(self, statement: CreateDerived) -> bool:
         """Whether there is a stream more, whose tuples are the results of a SELECT."""
         hint = "connect to a server, or CREATE STREAM with columns and upsert() the tuples"
-        raise SqlError(statement.name, "an embedded engine has no streams that are derived from others", hint)
+        raise SqlError(statement.name, "an embedded engine has no derived streams", hint)
 
     def _drop_table(self, statement: DropTable) -> bool:
         if fold(statement.name) not in self._catalog and statement.if_there:

@@ -40,7 +40,10 @@ def read_identity(directory: Path) -> bytes | None:
             raise ValueError
     except (ValueError, IndexError):
         raise LogDamaged(
-            str(path), -1, "it is not what was written", f"It takes two lines: `{_TITLE}`, and 32 hexadecimal digits"
+            str(path),
+            -1,
+            "its content is not an identity",
+            f"It must have two lines: `{_TITLE}`, and 32 hexadecimal digits",
         ) from None
     return identity
 

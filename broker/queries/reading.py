@@ -84,7 +84,7 @@ def read_query(sql: str, tables: Mapping[str, Table], *, attached: bool = False)
             raise SqlError(shorten(sql), "not a single SELECT", _ACCEPTED)
         tree = statements[0]
         if tree.find(exp.Into, exp.Insert, exp.Update, exp.Delete, exp.DDL, exp.Command):
-            raise SqlError(shorten(sql), "it would write", _ACCEPTED)
+            raise SqlError(shorten(sql), "it writes", _ACCEPTED)
         _refuse_bare_in(tree)
         named = _tables_of(tree, tables)
         local = frozenset(name for name in _local_names(tree) - tables.keys() if not name.startswith("sqlite_"))
@@ -158,7 +158,7 @@ def _tables_of(tree: exp.Query, tables: Mapping[str, Table]) -> tuple[str, ...]:
     named: dict[str, None] = {}
     for node in tree.find_all(exp.Table):
         if not isinstance(node.this, exp.Identifier):
-            raise SqlError(shorten(node.sql(dialect="sqlite")), "a function in FROM", _ACCEPTED)
+            raise SqlError(shorten(node.sql(dialect="sqlite")), "FROM has a function", _ACCEPTED)
         folded = fold(node.name)
         known = folded in tables or (not node.db and folded in local)  # a CTE is in no database
         if fold(node.db) not in ("", "main") or node.catalog or not known:
@@ -187,7 +187,7 @@ def _refuse_bare_in(tree: exp.Query) -> None:
         field = node.args.get("field")
         if field is not None:
             name = field.sql(dialect="sqlite")[:80]
-            raise SqlError(f"IN {name}", "a name behind IN", f"write IN (SELECT .. FROM {name})")
+            raise SqlError(f"IN {name}", "IN is followed by a name", f"write IN (SELECT .. FROM {name})")
 
 
 def _instant_names(tables: Sequence[Table]) -> frozenset[str]:
@@ -323,7 +323,7 @@ def _literal(literal: exp.Literal) -> str:
     except Refused:
         raise SqlError(
             literal.sql(dialect="sqlite")[:80],
-            "it is compared with a TIMESTAMP",
+            "it is compared with a TIMESTAMP column",
             "write ISO-8601 text, as in '2026-01-31 12:00:00'",
         ) from None
 

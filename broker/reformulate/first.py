@@ -154,9 +154,9 @@ def check_work(found: int, looks: int, most: int | None = None) -> None:
     """TooLarge if first answers are more, or more work, than one request may ask for."""
     most = FIRST_ROWS if most is None else most
     if found > most:
-        raise TooLarge("rows in first answers", found, most)
+        raise TooLarge("rows in first answers (narrow the ranges)", found, most)
     if looks > MOST_LOOKS:
-        raise TooLarge("rows to look at for first answers", looks, MOST_LOOKS)
+        raise TooLarge("rows to look at for first answers (narrow the ranges)", looks, MOST_LOOKS)
 
 
 @kernel

@@ -264,7 +264,7 @@ class Changing:
         self._joins.refuse_more(body.table)
         rows, most = most_rows(body.columns), self._most_rows
         if rows > most and not (request.apart and rows <= APART_ROWS):
-            raise TooLarge("rows in one batch", rows, most)
+            raise TooLarge("rows in one batch (send smaller batches)", rows, most)
 
     def is_large(self, body: Publish) -> bool:
         """Whether a publish takes so long that others must have their turns in between."""
@@ -485,7 +485,7 @@ class Changing:
 
     def _delete(self, body: Delete, payload: bytes, publisher: bytes, now: float) -> Outcome:
         if len(body.keys) > self._most_rows:
-            raise TooLarge("rows in one batch", len(body.keys), self._most_rows)
+            raise TooLarge("keys in one batch (send smaller batches)", len(body.keys), self._most_rows)
         before = self._engine.rows(body.table)
         batch = apply_batch(self._engine, body)
         first, last = batch.first_seq, batch.last_seq

@@ -186,7 +186,7 @@ def _encoded(outcome: Outcome) -> tuple[Outcome, bytes]:
         body = outcome.reply if isinstance(outcome.reply, bytes) else bodies.encode(outcome.reply)
         size = len(body) + sum(install.points.nbytes + 64 for install in outcome.installs)
         if size > DEFAULT.body_bytes:
-            raise TooLarge("bytes of this answer", size, DEFAULT.body_bytes)
+            raise TooLarge("bytes of this answer (ask for less)", size, DEFAULT.body_bytes)
     except TooLarge as error:
         refusal = Failed(*to_wire(error))
         return Outcome(refusal, at_once=outcome.at_once), bodies.encode(refusal)

@@ -164,9 +164,9 @@ class Conditionals:
         assert group.trigger is not None
         mine = max(1, self._limit // 2)
         if Counter(one.owner for one in self)[owner] >= mine:
-            raise TooLarge("different conditional subscriptions of one client", mine + 1, mine)
+            raise TooLarge("different conditional subscriptions of one client (close some)", mine + 1, mine)
         if len(self) >= self._limit:
-            raise Overloaded("different conditional subscriptions", self._limit)
+            raise Overloaded("different conditional subscriptions (max_conditionals)", self._limit)
         name = name_of(group)
         parameters = cast("tuple[Scalar, ...]", group.parameters)  # a conditional is alone in its group
         channel = self._engine.open_result(name)

@@ -43,9 +43,10 @@ class HiddenStreams:
         names = set(self._names())
         self._made_by = {name: maker for name, maker in self._made_by.items() if name in names}
         if list(self._made_by.values()).count(owner) >= MOST_JOINS // 2:
-            raise TooLarge("different joins over streams of one client", MOST_JOINS // 2 + 1, MOST_JOINS // 2)
+            what = "different joins over streams of one client (close some of its subscriptions)"
+            raise TooLarge(what, MOST_JOINS // 2 + 1, MOST_JOINS // 2)
         if len(names) >= MOST_JOINS:
-            raise Overloaded("different joins over streams that are subscribed to", MOST_JOINS)
+            raise Overloaded("different joins over streams of all clients", MOST_JOINS)
         planned = self._engine.join_planned(sql)
         assert planned is not None, "it is not there"
         self._joins.check_room(planned)

@@ -89,7 +89,9 @@ class Hall:
         if self.stopping:
             return ConnectionLost("the server is stopping")
         if self._pipeline.full:
-            return Overloaded("bytes of changes waiting for the disk", self._server.settings.pending_bytes)
+            return Overloaded(
+                "bytes of changes waiting for the disk (pending_bytes)", self._server.settings.pending_bytes
+            )
         return None
 
     def _take(self, asked: Asked[Any]) -> None:

@@ -157,11 +157,11 @@ class Jobs:
 
     def _admit(self, job: Job) -> None:
         room, queue, owner, size = job.room, self._queue(job.room), job.owner, job.size_bytes
-        many, large = f"{room.called} waiting", f"bytes of {room.called} waiting"
+        many, large = f"waiting {room.called}", f"bytes of waiting {room.called}"
         if self._count(queue.waiting_of(owner), queue.serving_of(owner), room) >= room.waiting_per_owner:
-            raise Overloaded(many, room.waiting_per_owner)
+            raise Overloaded(f"{many} of one client", room.waiting_per_owner)
         if queue.holds(owner) and queue.held_by(owner) + size > room.held_bytes_per_owner:
-            raise Overloaded(large, room.held_bytes_per_owner)
+            raise Overloaded(f"{large} of one client", room.held_bytes_per_owner)
         while self._count(len(queue), queue.serving, room) >= room.waiting:
             self._make_room(Overloaded(many, room.waiting), job, "items")
         while queue.held_bytes and queue.held_bytes + size > room.held_bytes:

@@ -291,7 +291,7 @@ class Queries:
 
     async def _fetch(self, kept: _Kept, part: int) -> Outcome:
         if kept.fetching is not None:
-            raise Overloaded("fetches of one answer", 1)
+            raise Overloaded("simultaneous fetches of one answer", 1)
         kept.fetching = asyncio.current_task()
         try:
             portion, last = await kept.rest.read(part - 1)

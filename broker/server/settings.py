@@ -31,7 +31,7 @@ class ServerSettings(ProcessSettings):
     prune: bool = option(
         True,
         "drop messages that no subscription can match, before they leave",
-        raised="less traffic, but the server matches each message with what its children cover",
+        raised="less traffic, but the server compares each message with the interests of its children",
     )
     retention_bytes: int = option(
         64 * MIB,
@@ -42,7 +42,7 @@ class ServerSettings(ProcessSettings):
     )
     retention_s: float = option(
         600.0,
-        "age at which such a message is dropped",
+        "age at which such a message (retention_bytes) is dropped",
         raised="clients may be away longer without a new snapshot, within retention_bytes",
         least=0,
         most=30 * 86400,
@@ -70,45 +70,45 @@ class ServerSettings(ProcessSettings):
     )
     history_bytes: int = option(
         0,
-        "size of the log that is kept for readers of the change history, and the checkpoints in it (ten at most); "
-        "what a restart needs is kept in any case",
+        "size of the log kept for readers of the change history, with at most ten checkpoints; the log that a "
+        "restart needs is always kept",
         raised="older changes and tables can be read, but it takes that much disk",
         least=0,
         most=1024 * 1024 * GIB,
     )
     reserve_bytes: int = option(
         GIB,
-        "room on the disk of `data` that only the log may use, a tenth of the disk at most: loads, large answers, kept "
+        "room on the disk of `data` that only the log may use, at most a tenth of the disk: loads, large answers, kept "
         "history and checkpoints stop before it; publishes are refused when an eighth of it is left",
-        raised="the log can go on for longer when the disk fills up, but there is less room for all else",
+        raised="the log can grow longer when the disk fills up, but there is less room for everything else",
         least=0,
         most=1024 * GIB,
     )
     pending_bytes: int = option(
         64 * MIB,
-        "requests waiting for the disk before publishers are refused as Overloaded",
+        "bytes of requests that may wait for the disk; then publishers get Overloaded",
         raised="longer bursts are accepted, but they take memory and wait longer",
         least=64 * KIB,
         most=64 * GIB,
     )
     batch_rows: int = option(
         100_000,
-        "rows in one batch; larger ones are refused (the SDK sends what is beyond 100,000 in pieces of 50,000)",
+        "most rows in one batch; larger ones are refused (the SDK sends what is beyond 100,000 in pieces of 50,000)",
         raised="more throughput for bulk loads, but all other clients wait while one is applied",
         least=1,
         most=10_000_000,
     )
     subscribe_rows: int = option(
         100_000,
-        "subscriptions in one request; larger ones are refused (the SDK asks for at most 25,000 at once)",
+        "most subscriptions in one request; larger ones are refused (the SDK asks for at most 25,000 at once)",
         raised="fewer round trips, but all other clients wait while they are entered",
         least=1,
         most=10_000_000,
     )
     subscribe_groups: int = option(
         1000,
-        "different queries in one request to subscribe; larger ones are refused (the SDK asks for at most 500 at once)",
-        raised="fewer round trips after a lost connection, but each takes longer until its reply",
+        "most different queries in one request to subscribe; more are refused (the SDK asks for at most 500 at once)",
+        raised="fewer round trips after a lost connection, but each reply takes longer",
         least=1,
         most=WIRE.groups,
     )
@@ -128,47 +128,47 @@ class ServerSettings(ProcessSettings):
     )
     warehouse_processes: int = option(
         4,
-        "processes that load tables and run one-time queries; of two or more, one never loads and one never queries",
-        raised="slow queries and loads keep fewer others waiting, but they share processors and memory with the server",
+        "processes that load tables and run one-time queries; if two or more, one never loads and one never queries",
+        raised="slow queries and loads delay fewer others, but they share processors and memory with the server",
         least=1,
         most=1000,
     )
     warehouse_policy: str = option(
         "orad",
-        "what decides which query runs and which table is loaded next; `hullcast policy` shows and switches it",
+        "policy that decides which query runs or which table is loaded next; `hullcast policy` shows and switches it",
         choices=tuple(POLICIES),
     )
     warehouse_file_bytes: int = option(
         16 * GIB,
-        "size of the file of one table or view for queries, where a text counts once for every row that has it; a "
-        "larger one cannot be queried",
-        raised="larger tables can be queried, but one may take that much disk, and longer to load",
+        "most bytes in the file of one table or view for queries, where a text counts once for every row that has "
+        "it; a larger one cannot be queried",
+        raised="larger tables can be queried, but one may take that much disk, and load longer",
         least=MIB,
         most=1024 * GIB,
     )
     stream_policy: str = option(
         "bounded-chain",
-        "what decides which operator of a join over streams runs next",
+        "policy that decides which operator of a join over streams runs next",
         choices=tuple(OPERATOR_POLICIES),
     )
     stream_queue_bytes: int = option(
         64 * MIB,
-        "tuples waiting in joins over streams before publishers of their streams are refused as Overloaded",
+        "bytes of tuples that may wait in joins over streams; then publishers of their streams get Overloaded",
         raised="longer bursts are accepted, but they take memory, and results come later",
         least=64 * KIB,
         most=64 * GIB,
     )
     stream_window_bytes: int = option(
         GIB,
-        "memory of all windows over streams together; subscriptions that need a further one are refused as Overloaded. "
-        "[ROWS n] counts with n tuples, [RANGE ..] with those it has",
+        "memory of all windows over streams together; then subscriptions that need another one get Overloaded. "
+        "[ROWS n] counts n tuples, [RANGE ..] those it has",
         raised="more and larger windows, but they take that much memory",
         least=64 * KIB,
         most=1024 * GIB,
     )
     stream_memory_bytes: int = option(
         GIB,
-        "what joins over streams keep in memory together (windows, copies of tables); one join may have half of it",
+        "memory of all joins over streams together (windows, copies of tables); one join may have half of it",
         raised="more and larger joins, but they take that much memory",
         least=MIB,
         most=1024 * GIB,
@@ -176,7 +176,7 @@ class ServerSettings(ProcessSettings):
     channel_linger_s: float = option(
         30.0,
         "time a channel stays open after its last subscription, and ranges of joins are kept for lost clients",
-        raised="clients that come back find them and resume, but the server computes results that no client uses",
+        raised="clients that reconnect can resume longer, but the server computes results that no client uses",
         least=0,
         most=86400,
     )
@@ -189,15 +189,15 @@ class ServerSettings(ProcessSettings):
     )
     channels_per_client: int = option(
         50,
-        "such channels of one key (without a key: of one connection), those of conditions included; more are refused",
-        raised="more different queries for one client, but it can make each update cost everybody that much more",
+        "channels that one key (without keys: one connection) may have open, including conditions; more are refused",
+        raised="more different queries for one client, but each makes every update cost more",
         least=1,
         most=1_000_000,
     )
     max_conditionals: int = option(
         500,
-        "conditional subscriptions (different ones, however many clients share each) at once; half of them for one key",
-        raised="more different ones, but each runs its query whenever it fires, and is a channel, too",
+        "different conditional subscriptions at once (a shared one counts once); half of them for one key",
+        raised="more different ones, but each is a channel, and runs its query whenever it fires",
         least=1,
         most=1_000_000,
     )

@@ -49,7 +49,7 @@ class ChannelShares:
         self.refused += 1
         what = (
             f"channels of one client (different queries, whatever their constants; those closed less than "
-            f"{self._linger_s:g} s ago count; close some, or let the operator raise channels_per_client)"
+            f"{self._linger_s:g} s ago count; close some, or ask the operator to raise channels_per_client)"
         )
         raise TooLarge(what, len(names) + 1, self.limit)
 

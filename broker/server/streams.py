@@ -209,9 +209,11 @@ class StreamsProcess:
     def _overload(self) -> Overloaded | None:
         """Why publishers are refused, or about to be, if they are."""
         if self._report.full:
-            return Overloaded("bytes of tuples that wait in joins, too many of them in this one", self._limit_bytes)
+            return Overloaded(
+                "bytes of tuples waiting in joins (stream_queue_bytes), too many of them in this one", self._limit_bytes
+            )
         if self._behind > MOST_BEHIND * 3 // 4:  # refused publishers keep it near the limit, not above
-            return Overloaded("updates that joins have not seen, because this one is slow", MOST_BEHIND)
+            return Overloaded("updates that joins have not read, because this one is slow", MOST_BEHIND)
         return None
 
     def _note_tables(self) -> None:
@@ -412,10 +414,12 @@ class StreamsProcess:
         name = fold(table)
         if name in self._report.full:
             self.refused += 1
-            raise Overloaded(f"bytes of tuples of {table} and others that wait in joins", self._limit_bytes)
+            raise Overloaded(
+                f"bytes of tuples of {table} and others waiting in joins (stream_queue_bytes)", self._limit_bytes
+            )
         if self._behind > MOST_BEHIND and self._is_joined(table):
             self.refused += 1
-            raise Overloaded(f"updates that the joins over {table} have not seen", MOST_BEHIND)
+            raise Overloaded(f"updates that joins over {table} have not read", MOST_BEHIND)
 
     @property
     def _behind(self) -> int:

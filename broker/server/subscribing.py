@@ -247,9 +247,11 @@ class Subscribing:
         """TooLarge if a request asks for too much at once."""
         count = sum(group.count for group in body.groups)
         if count > self._limits.subscriptions:
-            raise TooLarge("subscriptions in one request", count, self._limits.subscriptions)
+            raise TooLarge("subscriptions in one request (send several requests)", count, self._limits.subscriptions)
         if len(body.groups) > self._limits.groups:
-            raise TooLarge("groups in one request", len(body.groups), self._limits.groups)
+            raise TooLarge(
+                "different queries in one request (send several requests)", len(body.groups), self._limits.groups
+            )
 
     def _drop(self, request: _Request, group: Group) -> None:
         for one in [one for one in request.asked if one.group is group]:
@@ -280,11 +282,12 @@ class Subscribing:
     def _check_room(self, request: _Request) -> None:
         """TooLarge if a request's first answers are too much in any case, Overloaded if they are for now."""
         if request.held_bytes > HELD_BYTES_PER_OWNER:
-            raise TooLarge("bytes of first answers in one request", request.held_bytes, HELD_BYTES_PER_OWNER)
+            what = "bytes of first answers in one request (subscribe to fewer or narrower ranges at a time)"
+            raise TooLarge(what, request.held_bytes, HELD_BYTES_PER_OWNER)
         if self._held[request.owner] > HELD_BYTES_PER_OWNER:
-            raise Overloaded("bytes of first answers of one client", HELD_BYTES_PER_OWNER)
+            raise Overloaded("bytes of first answers that one client has not fetched", HELD_BYTES_PER_OWNER)
         if self._held.total() > HELD_BYTES:
-            raise Overloaded("bytes of first answers", HELD_BYTES)
+            raise Overloaded("bytes of first answers that clients have not fetched", HELD_BYTES)
 
     # --- the groups --------------------------------------------------------------------------------------
 
@@ -311,7 +314,7 @@ class Subscribing:
             raise BadSetting("after", group.after, NO_POSITION)
         if self._attendance.find(channel.name) is None and len(self._attendance) >= self._limits.channels:
             self._engine.forsake(channel.name)
-            raise Overloaded("open channels", self._limits.channels)
+            raise Overloaded("open channels (max_channels): different queries of all clients", self._limits.channels)
         attending, new = self._attendance.attend(channel, costs)
         if new:
             self._retention.open(attending.number, self._engine.seq)
@@ -464,12 +467,14 @@ class Subscribing:
             if not stale:
                 break
             if staged:
-                raise Overloaded("messages kept for subscribers that resume", self._retention.limit_bytes)
+                raise Overloaded(
+                    "bytes of messages kept for subscribers (retention_bytes)", self._retention.limit_bytes
+                )
             for one in stale:
                 yield from self._answer(request, one)
                 self._check_room(request)
         else:
-            raise Overloaded("messages kept for subscribers that resume", self._retention.limit_bytes)
+            raise Overloaded("bytes of messages kept for subscribers (retention_bytes)", self._retention.limit_bytes)
         opened: list[Opened] = []
         admitted: list[_Asked] = []
         installs: list[Install] = []
@@ -558,7 +563,9 @@ def _failed(group: Group, error: HullcastError) -> Opened:
 
 
 def _too_much(size: int) -> TooLarge:
-    return TooLarge("bytes of first answers waiting to be fetched", size, HELD_BYTES_PER_OWNER)
+    return TooLarge(
+        "bytes of first answers waiting to be fetched (subscribe to less at a time)", size, HELD_BYTES_PER_OWNER
+    )
 
 
 def _parts(snapshots: list[tuple[int, Columns]], part_bytes: int) -> list[bytes]:

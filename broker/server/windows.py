@@ -41,13 +41,15 @@ class WindowLimits:
             what = "different windows over streams of one client (share some: WHERE comes after the window)"
             raise TooLarge(what, MOST_WINDOWS // 2 + 1, MOST_WINDOWS // 2)
         if len(windows) >= MOST_WINDOWS:
-            raise Overloaded("different windows over streams that are subscribed to", MOST_WINDOWS)
+            raise Overloaded("different windows over streams of all clients", MOST_WINDOWS)
         size, limit = planned.size_bytes, self._limit_bytes
         if size > limit:
-            what = f"bytes of the window {planned.name} (use a smaller one, or raise stream_window_bytes)"
+            remedy = "use a smaller one, or ask the operator to raise stream_window_bytes"
+            what = f"bytes of the window {planned.name} ({remedy})"
             raise TooLarge(what, size, limit)
         taken = self.size_bytes
         if taken + size > limit:
-            what = f"bytes of windows over streams (stream_window_bytes), {taken:,} and {size:,} for {planned.name}"
+            room = f"stream_window_bytes; {taken:,} are taken, {planned.name} needs {size:,}"
+            what = f"bytes of windows over streams ({room})"
             raise Overloaded(what, limit)
         self._opened_by[planned.name] = owner

@@ -646,7 +646,7 @@ class LiveWarehouse:
             self._stop_doing(hand)
         elif isinstance(task, ViewBuilding):
             name = task.ask.life.definition.name
-            refusal = SqlError(name, f"to make it was {reason}", "join on more columns, or narrow it with WHERE")
+            refusal = SqlError(name, f"creating the view was {reason}", "join on more columns, or narrow it with WHERE")
             self._say(QueryRefused(task.ask.number, *to_wire(refusal)))
             self._stop_doing(hand)
         self._fill_soon()

@@ -519,7 +519,7 @@ class Client:
         token = None if resume is None else read_token(resume, _sql(sql), bound, trigger)
         position = _position(after)
         if position is not None and (token is not None or trigger is not None):
-            raise BadSetting("after", after, "cannot be together with resume, when or every")
+            raise BadSetting("after", after, "cannot be combined with resume, when or every")
         group = SubscriptionGroup(_sql(sql), bound, 1, overflow, buffer, token, trigger, position)
         return Subscription(
             self._line, group, snapshot=snapshot, progress=progress, callback=callback, timeout_s=_timeout(timeout)
@@ -559,11 +559,11 @@ class Client:
         counts = {len(column) for column in bound}
         if len(counts) > 1:
             raise BadParameter(
-                0, f"the columns have {', '.join(map(str, sorted(counts)))} values; give as many of each"
+                0, f"the columns have {', '.join(map(str, sorted(counts)))} values; give the same number in each"
             )
         count = counts.pop()
         if not count:
-            raise BadParameter(0, "the columns are empty, and so there is nothing to subscribe to")
+            raise BadParameter(0, "the columns are empty; give at least one value per `?`")
         group = SubscriptionGroup(_sql(sql), bound, count, overflow, buffer, after=_position(after), many=True)
         return Subscriptions(self._line, group.in_portions(), _timeout(timeout))
 

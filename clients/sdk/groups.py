@@ -238,7 +238,9 @@ class Groups:
             if group.away is None:
                 raise BadFrame("a group is subscribed again that was not away")
             if group.listening.spec != reply.channels[opened.channel]:
-                refused.append((group, UsageError(f"the tables of `{group.sql}` are others now; subscribe again")))
+                refused.append(
+                    (group, UsageError(f"the tables of `{group.sql}` were dropped and created again; subscribe again"))
+                )
                 continue
             back.append((group, opened))
         if first:

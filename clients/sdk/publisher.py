@@ -77,7 +77,7 @@ class WindowFull(Overloaded):
     def __str__(self) -> str:
         return (
             f"{self.queue}: rows without a receipt fill its window of {self.limit:,} bytes; wait with ready() before "
-            "sending more, or raise window_bytes"
+            "sending more, or give publisher() a larger window_bytes"
         )
 
 

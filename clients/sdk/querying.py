@@ -56,7 +56,9 @@ def checked_query(
         raise BadSetting("deadline", deadline, f"must be at most {MOST_DEADLINE_S:,.0f} seconds")
     plain = not isinstance(freshness, bool) and isinstance(freshness, int | float | np.integer | np.floating)
     if not plain or not 0 <= float(freshness) <= 1:  # type: ignore[arg-type]  # it is a number
-        raise BadSetting("freshness", freshness, "must be a number from 0 (as loaded) to 1 (everything acknowledged)")
+        raise BadSetting(
+            "freshness", freshness, "must be a number from 0 (rows as loaded) to 1 (everything acknowledged)"
+        )
     if read_set is not None and read_set not in READ_SETS:
         raise BadSetting("read_set", read_set, f"must be None or {READ_SETS[0]!r}")
     urgency = whole_number("priority", priority, -MOST_PRIORITY, MOST_PRIORITY)

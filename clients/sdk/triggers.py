@@ -37,7 +37,7 @@ def checked_trigger(when: object, parameters: Sequence[object], every: object, a
     every_s = _seconds("every", every, LEAST_PERIOD_S)
     pause_s = _seconds("at_most_every", at_most_every, LEAST_PAUSE_S)
     if pause_s is not None and when is None and not tables:
-        raise BadSetting("at_most_every", at_most_every, "there is no `when` whose changes it could hold back")
+        raise BadSetting("at_most_every", at_most_every, "needs `when`: it limits how often its changes run the SELECT")
     if when is None and not tables and every_s is None:
         return None
     return Trigger(when, bound, every_s, tables, pause_s)

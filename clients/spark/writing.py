@@ -252,7 +252,7 @@ class SparkInput:
     def check(self) -> None:
         """ConnectionLost if Spark closed its end, as it does when what computes the rows has failed."""
         if _half_closed(self._open):
-            raise ConnectionLost("what computes the rows of this task has failed; Spark says why")
+            raise ConnectionLost("the task that computes these rows has failed; Spark says why")
 
 
 def _connections() -> set[int]:

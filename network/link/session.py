@@ -178,9 +178,9 @@ class Session:
             raise TooLarge("bytes of a frame", size, self._message_bytes)
         held = len(self._flying) + len(self._waiting)
         if held >= limits.queue_frames:
-            raise Overloaded("queue_frames", limits.queue_frames)
+            raise Overloaded("messages waiting for one peer (queue_frames)", limits.queue_frames)
         if held and self._flying_bytes + self._waiting_bytes + size > limits.queue_bytes:
-            raise Overloaded("queue_bytes", limits.queue_bytes)
+            raise Overloaded("bytes waiting for one peer (queue_bytes)", limits.queue_bytes)
         self._last += 1
         self._waiting.append(payload)
         self._waiting_bytes += size

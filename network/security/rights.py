@@ -118,7 +118,7 @@ class Rights:
         _refuse_unknown(content, ("key",), where)
         entries = content.get("key", [])
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise BadSetting(where, "key", "each key is a section of its own, headed [[key]]")
+            raise BadSetting(where, "key", "each key needs its own section, headed [[key]]")
         found: dict[str, Identity] = {}
         for position, entry in enumerate(entries, 1):
             identity = _identity(entry, f"{where}, key {position}")

@@ -40,7 +40,7 @@ class LinkSettings(SettingsBase):
     silence_s: float = option(
         _LINK.silence_s,
         "time without a heartbeat after which a peer counts as lost; until then it may reconnect and keep its session",
-        raised="longer pauses and cuts do no harm, but a dead node's children move later",
+        raised="links survive longer pauses and cuts, but a dead node's children move later",
         least=0.03,
         most=3600,
     )
@@ -107,7 +107,7 @@ class SecuritySettings(SettingsBase):
     open: bool = option(
         False,
         "no allow list: every client that connects may do everything",
-        raised="no list to keep, but all who know the public key can read, write and drop tables",
+        raised="no list to maintain, but everyone who knows the public key can read, write and drop tables",
     )
     insecure: bool = option(
         False,
@@ -140,7 +140,7 @@ class LogSettings(SettingsBase):
 
     section: ClassVar[str] = "log"
 
-    level: str = option("info", "least level that is logged", choices=LEVELS, flag="log-level")
+    level: str = option("info", "lowest level that is logged", choices=LEVELS, flag="log-level")
     format: str = option("text", "one line per event, as text or as JSON", choices=FORMATS, flag="log-format")
 
 
@@ -195,14 +195,14 @@ class ProcessSettings(SettingsBase):
     )
     max_children: int = option(
         10_000,
-        "clients and nodes that may be connected at once; more are refused",
+        "clients and nodes that may be connected at the same time; more are refused",
         raised="more fit on one process, but each takes memory and a socket",
         least=1,
         most=1_000_000,
     )
     cover_budget: int = option(
         256,
-        "boxes that stand for the interests of one child node in one channel",
+        "boxes that describe the interests of one child node in one channel",
         raised="fewer needless messages, but matching and memory cost more",
         least=1,
         most=1_000_000,

@@ -347,10 +347,13 @@ class AnswerGone(UsageError):
 class TooLarge(UsageError):
     """The request or reply is larger than any receiver accepts; nothing was sent."""
 
-    what: str
+    what: str  # with a remedy in brackets at its end, if there is a better one than to send or ask for less
     size: int
     limit: int
-    _says = "{what}: {size:,} is more than the limit of {limit:,}; send or ask for less at once"
+
+    def __str__(self) -> str:
+        remedy = "" if self.what.endswith(")") else "; send or ask for less at once"
+        return f"{self.what}: {self.size:,} is more than the limit of {self.limit:,}{remedy}"
 
 
 class NotPermitted(HullcastError, PermissionError):
@@ -441,7 +444,7 @@ class TimedOut(Unavailable):
     def __str__(self) -> str:
         return (
             f"{self.what}: no reply after {round(self.seconds, 3):g} s; check whether the server is running and not "
-            "too busy (`hullcast status`), or raise the timeout"
+            "too busy (`hullcast status`), or give a longer timeout"
         )
 
 
@@ -450,7 +453,7 @@ class Overloaded(Unavailable):
 
     queue: str
     limit: int
-    _says = "{queue}: the limit of {limit:,} is reached; try again later, or raise the limit"
+    _says = "{queue}: the limit of {limit:,} is reached; try again later"
 
 
 class OutOfTurn(Unavailable):

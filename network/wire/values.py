@@ -195,7 +195,7 @@ def _name(name: object, table: str) -> str:
 
 def _check_rows(rows: int, table: str) -> None:
     if rows > DEFAULT.rows:
-        raise BadBatch(table, f"{rows} rows in one batch; at most {DEFAULT.rows} are allowed")
+        raise BadBatch(table, f"{rows} rows in one batch; send at most {DEFAULT.rows} at a time")
 
 
 def _without_nan(values: Any) -> Any:

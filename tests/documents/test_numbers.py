@@ -150,7 +150,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("DECISIONS.md", r"a hidden join keeps only its last ([\d,]+) results", "broker.queries.derived:HIDDEN_ROWS"),
     ("OPERATING.md", r"at ([\d,]+) updates publishers of their streams get", "broker.server.streams:MOST_BEHIND"),
     ("OPERATING.md", r"because it was killed or hung for (\d+) s;", "broker.server.streams:STREAMS.silence_s"),
-    ("OPERATING.md", r"it begins again after (\d+) s, from then on", "broker.server.streams:AGAIN_S"),
+    ("OPERATING.md", r"it begins again after (\d+) s, with new tuples", "broker.server.streams:AGAIN_S"),
     (STREAMS, r"when it may have to compile, (\d+) s", "broker.server.streams:STREAMS.first_word_s"),
     (STREAMS, r"its last ([\d,]+) results are kept for clients", "broker.queries.derived:HIDDEN_ROWS"),
     (STREAMS, r"There may be (\d+) different ones", "broker.server.derived:MOST_JOINS"),
@@ -292,7 +292,8 @@ NUMBERS: list[tuple[str, str, Source]] = [
 
 
 def number(text: str) -> float:
-    """The number that a text says."""
+    """The number that a text says, also if a line ends in it."""
+    text = " ".join(text.split())
     digits, _, unit = text.partition(" ")
     if text in WORDS:
         return WORDS[text]

@@ -28,7 +28,7 @@ async def test_a_join_without_room_is_refused_with_the_numbers_and_the_remedy(tm
     async with asyncio.timeout(PATIENCE_S), cluster(0, stream_memory_bytes=1 << 20) as made, made.client() as hc:
         for sql in CREATES:
             await hc.execute(sql)
-        remedy = r"WITH \(memory = n\) or smaller windows, or raise stream_memory_bytes"
+        remedy = r"WITH \(memory = n\) or smaller windows, or ask the operator to raise stream_memory_bytes"
         with pytest.raises(TooLarge, match=f"one join over streams keeps .*{remedy}.*more than the limit of 524,288"):
             await hc.execute(f"CREATE STREAM J AS {join('ROWS 100000')}")
         with pytest.raises(TooLarge, match="one join over streams"):

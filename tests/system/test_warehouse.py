@@ -248,7 +248,7 @@ async def test_too_many_waiting_queries_of_one_client_are_refused(
         tasks = [asyncio.create_task(hc.query(ENDLESS, timeout=2.0)) for _ in range(8)]
         await wait_for(lambda: server.jobs.waiting(queries.QUERIES) == 3, "three wait")
         results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert any(str(Overloaded("queries waiting", 3)) in str(result) for result in results)
+        assert any(str(Overloaded("waiting queries of one client", 3)) in str(result) for result in results)
 
 
 async def test_queries_that_wait_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +259,9 @@ async def test_queries_that_wait_take_bounded_memory(tmp_path: Path, monkeypatch
         await wait_for(lambda: server.queries.admitted == 2, "two are there, and the others are refused")
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert server.queries.admitted + server.queries.failed <= 2
-        assert any(str(Overloaded("bytes of queries waiting", 150_000)) in str(result) for result in results)
+        assert any(
+            str(Overloaded("bytes of waiting queries of one client", 150_000)) in str(result) for result in results
+        )
 
 
 async def test_rows_of_dropped_tables_are_forgotten(tmp_path: Path) -> None:

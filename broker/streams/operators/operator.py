@@ -23,7 +23,7 @@ MOST_RESULTS: Final = 1 << 14
 
 
 #: What helps if joins keep too much.
-KEPT_REMEDY: Final = "(use WITH (memory = n) or smaller windows, or raise stream_memory_bytes)"
+KEPT_REMEDY: Final = "(use WITH (memory = n) or smaller windows, or ask the operator to raise stream_memory_bytes)"
 
 
 def too_many(results: int) -> TooLarge:

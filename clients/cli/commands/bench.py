@@ -94,8 +94,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     nodes = which.add_parser(
         "nodes",
         help="node size of the A2B-tree",
-        description="Runs the S-CN kernel with several sizes of the tree's nodes, each in a copy of the package and a "
-        "process of its own.",
+        description="Runs the S-CN kernel with several sizes of the tree's nodes, each in a separate process "
+        "with its own copy of the package.",
     )
     nodes.add_argument("--sizes", type=whole(4), nargs="+", default=list(SIZES), help="entries of an inner node")
     nodes.add_argument("--rows", type=whole(1), nargs="+", default=list(ROWS), help="table sizes")
@@ -122,7 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     peers = which.add_parser(
         "peers",
         help="the same job done by Hullcast, NATS, Redis, PostgreSQL and others",
-        description="Keeps personal MIN subscriptions right while rows change, with Hullcast and with each other "
+        description="Keeps personal MIN subscriptions up to date while rows change, with Hullcast and with each other "
         "system that is installed here: updates/s, CPU of all processes, latency, bytes and memory, every answer "
         "checked. Peers take turns. Goals are judged at the end; the exit code is 0 either way.",
         epilog="Peers: " + ", ".join(PEERS) + ". Cells: " + ", ".join(cell.name for cell in FULL_PEERS.cells) + ".",
@@ -136,7 +136,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     hop = which.add_parser(
         "hop",
-        help="what a frame costs each process it passes, stage by stage",
+        help="the cost of a frame in each process it passes, stage by stage",
         description="Times decoding, link session, routing, encoding, sending and wake-ups of a frame in publisher, "
         "node, server and subscriber, with 1 and 100 rows a frame, beside bare ZeroMQ for the same bytes, a thread's "
         "wake-up and a sync of the disk; then CPU and context switches of a cluster of processes. Each stage has a "
@@ -148,9 +148,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     idle = which.add_parser(
         "idle",
-        help="what a gateway takes for clients that do nothing",
-        description="Connects so many clients at once to a gateway, and measures the CPU of all processes while "
-        "nothing happens, for each number of clients. The exit code is 0 either way.",
+        help="the CPU of a gateway with idle clients",
+        description="Connects clients to a gateway, and measures the CPU of all processes while nothing happens, "
+        "for each number of clients. The exit code is 0 either way.",
     )
     idle.add_argument(
         "--clients",
@@ -158,11 +158,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[0, 100, 1_000, 10_000],
         metavar="N",
-        help="how many, one after the other (default 0 100 1000 10000)",
+        help="numbers of clients, measured one after the other (default 0 100 1000 10000)",
     )
     spark = which.add_parser(
         "spark",
-        help="rows a second into a table and out of it by Spark",
+        help="rows a second that Spark writes to and reads from a table",
         description='Writes rows into a table with df.write.format("hullcast"), and reads the table, its changes and a '
         "stream of them; beside the SDK alone, and Spark without a server. Goals are judged at the end; the exit code "
         "is 0 either way.",
@@ -170,15 +170,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     spark.add_argument("--quick", action="store_true", help="fewer rows: about half a minute")
     warehouse = which.add_parser(
         "warehouse",
-        help="one-time queries against loading feeds, and what the push path notices",
+        help="one-time queries while tables are loaded, and their effect on subscriptions",
         description="Measures loads, all policies under one load, the push path with the warehouse idle and busy, "
-        "point queries, and what others notice of the first query on a large table; with real servers on disk. Goals "
+        "point queries, and the effect of the first query on a large table on others; with real servers on disk. Goals "
         "are judged at the end; the exit code is 0 either way.",
     )
     _add_sections(warehouse, WAREHOUSE_SECTIONS, quick="fewer rows and rounds: about two minutes")
     views = which.add_parser(
         "views",
-        help="what it takes to keep views almost ready, and whether promises are kept",
+        help="the cost of keeping views almost ready, and whether promises are kept",
         description="Measures the CPU to maintain a four-way join in three ways, refreshes within the promise under "
         "load, a view beside its SELECT, the push path without and with views, and how long plans take; with real "
         "servers on disk. Goals are judged at the end; the exit code is 0 either way.",
@@ -186,7 +186,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_sections(views, VIEW_SECTIONS, quick="fewer rows and rounds: about two minutes")
     streams = which.add_parser(
         "streams",
-        help="tuples a second through operators and joins, what policies decide and cost, and live streams",
+        help="tuples a second through operators and joins, policies and their cost, and live streams",
         description="Measures a path and window joins in the engine, decisions of HEEB and of schedulers, queue memory "
         "on bursts, many filters over a stream and a join of two streams; the last two with real servers on disk. "
         "Goals are judged at the end; the exit code is 0 either way.",

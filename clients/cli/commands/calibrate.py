@@ -87,12 +87,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
         "Measures what each plan for many standing joins costs on this machine, and fits the cost models by which a "
-        "server chooses a plan for every row that arrives. Takes less than a minute. Without it a server uses built-in "
-        "costs; joins are right either way, they may only be slower."
+        "server chooses a plan for every row that arrives. Takes less than a minute. Without it a server uses "
+        "built-in costs: joins are still right, but may be slower."
     )
     parser.epilog = (
-        "With --data the result is stored in joins.json in that data directory, also while a server is using the "
-        "directory; the server reads it at its next start. Run it again on a new machine, when little else is running."
+        "With --data the result is stored in joins.json in that data directory, even while a server uses it; the "
+        "server reads it at its next start. Run it again on a new machine, when little else is running."
     )
     parser.add_argument("--data", type=Path, metavar="DIR", help="the server's data directory: store the result there")
     parser.add_argument("--quick", action="store_true", help="a few seconds on small workloads; less exact")

@@ -78,9 +78,8 @@ def add_trigger_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--when",
         metavar="WHAT",
-        help="make it conditional: the SELECT may be any that `hullcast query` takes, and all its rows come each time "
-        "that WHAT changes: the answer of a SELECT, which may be any subscription, or anything in a table (its name, "
-        "or several with commas)",
+        help="make it conditional: print all rows of any SELECT each time WHAT changes. WHAT is a SELECT that you "
+        "could subscribe to (its answer changes), or a table, or several with commas (anything in them changes)",
     )
     parser.set_defaults(when_parameters=[])
     parser.add_argument(
@@ -101,12 +100,12 @@ def add_trigger_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--every",
         metavar="TIME",
-        help="make it conditional: all its rows come at each multiple of this time by the server's clock, as 10s or 1h",
+        help="make it conditional: print all rows at each multiple of this time by the server's clock, as 10s or 1h",
     )
     parser.add_argument(
         "--at-most-every",
         metavar="TIME",
-        help="let changes of --when share a result, so that the SELECT is run at most once in this time, as 100ms",
+        help="run the SELECT at most once in this time, as 100ms; changes of --when within it share a result",
     )
 
 

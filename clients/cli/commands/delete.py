@@ -53,7 +53,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     try:
         table = asyncio.run(_delete(arguments, source, account, receipts))
     except UsageError as error:
-        raise UsageError(f"{error}; {account.rows:,} keys were done before") if account.rows else error from None
+        raise (
+            UsageError(f"{error}; {account.rows:,} keys were deleted before that") if account.rows else error
+        ) from None
     finally:
         if source is not None:
             source.close()

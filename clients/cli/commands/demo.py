@@ -38,11 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
         "Starts a server with a commit log, a root, four gateways, 24 clients with a thousand personal ranges each, "
-        "and a publisher that replays a synthetic stock market. Shows answers of every kind as they change. Half-way "
-        "one gateway is killed (kill -9). At the end every answer, and every answer rebuilt from events alone, is "
-        "compared with SQLite. Bytes are compared with two other ways: each changed row goes to every client with a "
-        "range that holds it (clients then ask SQL again; the CPU time that SQLite takes is measured), or each changed "
-        "answer is a message."
+        "and a publisher that replays a synthetic stock market. Shows answers of every kind as they change. "
+        "Half-way it kills one gateway (kill -9). At the end it compares every answer, and every answer rebuilt "
+        "from events alone, with SQLite. It compares bytes with two other approaches: send each changed row to "
+        "every client with a range that holds it (clients then ask SQL again; the CPU time of SQLite is measured), "
+        "or send each changed answer as a message."
     )
     parser.epilog = "Exit code 0 if every answer equals its SQL, 1 if not, 2 if the demo could not run."
     parser.add_argument("--seconds", type=seconds, default=40.0, help="seconds that the replay takes (default 40)")
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--plain", action="store_true", help="print lines instead of a live picture (the default without a terminal)"
     )
     parser.add_argument("--picture", type=Path, metavar="FILE", help="write the last screen to a file, as SVG")
-    parser.add_argument("--json", action="store_true", help="print nothing but the figures at the end, as JSON")
+    parser.add_argument("--json", action="store_true", help="print only the figures at the end, as JSON")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -130,6 +130,6 @@ def _teller(console: Console) -> Callable[[Notice], None]:
 
     def tell(notice: Notice) -> None:
         if "compiling" in notice.text:
-            console.print(f"{notice.name} is compiling kernels of its own (first run only, cached) ..")
+            console.print(f"{notice.name} is compiling kernels (first run only, cached) ..")
 
     return tell

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Shows how a subscription would be served, without subscribing: the point or box that stands for it, its "
-        "channel (all subscriptions to the same query, whatever their constants), and the traffic it would have had "
-        "recently. Of a SELECT that reads a view: how the view is kept ready. Of a join over streams, or a stream made "
-        "of one: its operators, what they were measured to let through and to cost, what waits, and progress charts."
+        "Shows how a subscription would be served, without subscribing: its point or box, its channel (all "
+        "subscriptions to the same query, whatever their constants), and its traffic in the recent past. If the "
+        "SELECT reads a view, shows how the view is kept ready. If it is a join over streams, or reads a derived "
+        "stream, shows its operators with their measured selectivity and cost, queues, and progress charts."
     )
     parser.epilog = (
-        "Traffic is computed from the recent messages that the server keeps for clients that reconnect, so it is not "
-        "known while the channel has no subscription."
+        "Traffic is computed from the recent messages that the server keeps for clients that reconnect, so it is "
+        "unknown while the channel has no subscription."
     )
     add_sql_arguments(parser)
     add_trigger_arguments(parser)

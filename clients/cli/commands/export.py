@@ -47,16 +47,16 @@ FILE_ROWS = 1_000_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Writes tables and their change history as Parquet files, while the server runs. The first run writes the rows "
-        "of each table, all as of one sequence number, and the changes that the server keeps. Run it again with the "
-        "same folder, and it adds the changes since then; an export that was interrupted goes on where it was."
+        "Writes tables and their change history as Parquet files, while the server runs. The first run writes the "
+        "rows of all tables at one sequence number, and the changes that the server keeps. Run it again with the "
+        "same folder to add the changes since then; an interrupted export continues where it was."
     )
     parser.epilog = (
-        "DIR/tables/TABLE/part-*.parquet are the rows as of `as_of` in DIR/export.json. "
+        "DIR/tables/TABLE/part-*.parquet are the rows at `as_of` in DIR/export.json. "
         "DIR/changes/TABLE/FROM-TO.parquet are changes: _seq is the sequence number, _deleted says that the row was "
-        "deleted (then only its key is there), and the other columns are what the row became. Needs the right to query "
-        "the tables, a server with a data folder (its setting history_bytes says how much history it keeps), and "
-        "pyarrow (pip install hullcast[arrow])."
+        "deleted (then only its key is given), and the other columns are the new values of the row. Needs the right "
+        "to query the tables, a server with a data folder (its setting history_bytes says how much history it "
+        "keeps), and pyarrow (pip install hullcast[arrow])."
     )
     parser.add_argument("--parquet", type=Path, required=True, metavar="DIR", help="folder for the files")
     parser.add_argument(
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             if isinstance(error, HullcastError):
                 raise
             raise UsageError(
-                f"{arguments.parquet} cannot be written: {error}. What was finished counts: mend this, and run the "
+                f"{arguments.parquet} cannot be written: {error}. Finished files count: correct this, and run the "
                 "export again"
             ) from error
     if arguments.json:
@@ -300,7 +300,7 @@ class _Folder:
             except (ValueError, KeyError, TypeError) as error:
                 if isinstance(error, UsageError):
                     raise
-                raise UsageError(f"{self._record} is not what an export wrote; export to another folder") from None
+                raise UsageError(f"{self._record} was not written by an export; export to another folder") from None
 
     @classmethod
     @contextmanager

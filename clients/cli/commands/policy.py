@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Shows which policy decides what the server does next for one-time queries: load changes of a table, or answer "
-        "a query. With a name, switches to that policy; nothing is lost, and queries that wait go on waiting. With "
-        "--streams: which policy decides which operator of a join over streams runs next. That changes how much waits "
-        "in queues and for how long, never the results."
+        "Shows the policy that decides what the server does next for one-time queries: load changes of a table, or "
+        "answer a query. With a name, switches to that policy; nothing is lost, and waiting queries keep waiting. "
+        "With --streams: the policy that decides which operator of a join over streams runs next. It affects the "
+        "length of queues and delays, never the results."
     )
     parser.epilog = (
         "Examples: hullcast policy queries-first; hullcast policy --streams chain. Switching needs the right `admin`. "
         "After a restart the policies are again those of the settings warehouse_policy and stream_policy."
     )
     parser.add_argument("policy", nargs="?", metavar="NAME", help="the policy to switch to")
-    parser.add_argument("--streams", action="store_true", help="of joins over streams, not of one-time queries")
+    parser.add_argument(
+        "--streams", action="store_true", help="the policy of joins over streams, not of one-time queries"
+    )
     add_connection_arguments(parser, "print the policy in force, its counters and all policies as one JSON object")
 
 

@@ -134,7 +134,7 @@ async def _table(
     async for first in _one(batches):
         await client.execute(create_statement(arguments.table, first, arguments.primary_key))
     if first is None:
-        raise UsageError("there are no rows, so the table to create is not known")
+        raise UsageError("there are no rows, so the columns of the table to create are unknown")
     return find_table(await client.tables(), arguments.table), first
 
 

@@ -50,9 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "server limits its time, memory and rows (SDK.md, Limits)."
     )
     parser.epilog = (
-        "A column without AS is named by its expression. With --json and --csv rows are printed as they come, a "
-        "portion at a time; otherwise a table is printed when all are there, and one of more than 1,000 rows is not "
-        "fitted to the terminal."
+        "A column without AS is named by its expression. With --json and --csv rows are printed as they arrive, a "
+        "portion at a time; otherwise a table is printed when all have arrived. A table of more than 1,000 rows is "
+        "not fitted to the terminal."
     )
     add_sql_arguments(parser)
     parser.add_argument(
@@ -63,13 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_share,
         default=1.0,
         metavar="F",
-        help="1: all changes acknowledged so far (default); 0: what is loaded, at once; between: a preference",
+        help="1: all changes acknowledged so far (default); 0: what is loaded, without waiting; between: a preference",
     )
     parser.add_argument(
-        "--priority", type=int, default=0, metavar="N", help="of queries that wait, higher ones go first (default 0)"
+        "--priority", type=int, default=0, metavar="N", help="among waiting queries, higher ones go first (default 0)"
     )
     parser.add_argument(
-        "--consistent", action="store_true", help="read all tables as of one update, whatever the freshness"
+        "--consistent", action="store_true", help="read all tables at one sequence number, whatever the freshness"
     )
     parser.add_argument(
         "--csv", action="store_true", help="print CSV with a header; NULL is an empty cell (not with --json)"
@@ -77,8 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--worth",
         action="store_true",
-        help="with --json or --csv: say on stderr how current the rows are and how long they took (with --json, as "
-        "JSON). A table is followed by that anyway: below it, or on stderr if the output is not a terminal",
+        help="with --json or --csv: print on stderr how current the rows are and how long they took (with --json, "
+        "as JSON). A table always prints that: below it, or on stderr if the output is not a terminal",
     )
     add_connection_arguments(parser, "print a JSON object a row; TIMESTAMP is ISO-8601 text")
 

@@ -39,10 +39,10 @@ WAITING_BYTES = 1 << 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Shows the server and its nodes as a tree. For each: clients, subscriptions, messages sent on and filtered "
-        "out, how far it is behind the server, and bytes that wait for its children. Then streams, and joins over "
-        "them: what waits in their queues, how far they are behind, what they miss. Then how far tables are loaded "
-        "for one-time queries, and the open channels: the different queries that the server computes."
+        "Shows the server and its nodes as a tree, each with its clients, subscriptions, messages sent on and "
+        "filtered out, lag behind the server, and bytes waiting for its children. Then streams and joins over them, "
+        "with queues, lag and missed results; how far tables are loaded for one-time queries; and the open "
+        "channels, that is the different queries that the server computes."
     )
     parser.epilog = (
         "Nodes report about once a second, so their lag is at most that old. Rates come from two samples; without "
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--interval", type=seconds, default=1.0, metavar="S", help="seconds between samples (default 1)"
     )
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="also show what the policies did, and views' costs"
+        "-v", "--verbose", action="store_true", help="also show the counters of policies, and the costs of views"
     )
     add_connection_arguments(parser, "print the server's reply as one JSON object, without rates")
 

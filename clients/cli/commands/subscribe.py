@@ -49,20 +49,20 @@ _PIECE = select.PIPE_BUF
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Prints the answer of a SELECT and then each change of it, one line each, until Ctrl-C. Reconnects when the "
-        "connection is lost; if changes were lost meanwhile, it prints the whole answer again (resync). Of a stream it "
-        "prints each tuple as it comes."
+        "Prints the answer of a SELECT and then each change, one line each, until Ctrl-C. If the SELECT reads a "
+        "stream, prints each tuple as it arrives. Reconnects when the connection is lost; if changes were lost, "
+        "prints the whole answer again (resync)."
     )
     parser.epilog = (
-        "--json prints one object per line, without delay. All have `event`: `answer` (seq, columns, answer), `change` "
-        "(seq; answer for a single value; entered, left and changed, pairs of before and after, for sets and rows; "
-        "conflated, if it stands for other changes too: how many), `tuple` (seq, row) of a stream, "
-        "`resync` (seq, answer, lost, reason), `connection` (connected), `end` (events, resyncs, dropped, conflated, "
-        "seconds; of a join WITH (memory = n) also missed_share, an estimate). "
-        "With --when or --every, `answer`, `change` and `resync` have all rows as `answer`, and `as_of` (the "
-        "update at which the SELECT gives them), `took_s`, `at`, `fired` (the update that changed the condition's "
-        "answer) and, if it could not be run, `error`. A row is an object by column name, TIMESTAMP is ISO-8601 text. "
-        "The exit code is 0 also after Ctrl-C or SIGTERM, and when the program that reads the output ends; 2 when the "
+        "--json prints one object per line, without delay. Each has `event`: `answer` (seq, columns, answer); "
+        "`change` (seq; answer for a single value; entered, left and changed, pairs of before and after, for sets "
+        "and rows; conflated, the number of other changes it stands for, if any); `tuple` (seq, row) of a stream; "
+        "`resync` (seq, answer, lost, reason); `connection` (connected); `end` (events, resyncs, dropped, "
+        "conflated, seconds; for a join WITH (memory = n) also missed_share, an estimate). With --when or --every, "
+        "`answer`, `change` and `resync` have all rows as `answer`, and `as_of` (the update up to which the rows "
+        "are current), `took_s`, `at`, `fired` (the update that changed the condition's answer) and, if the SELECT "
+        "could not be run, `error`. A row is an object by column name; TIMESTAMP is ISO-8601 text. The exit code is "
+        "0 also after Ctrl-C or SIGTERM, and when the program that reads the output ends; it is 2 when the "
         "subscription fails."
     )
     add_sql_arguments(parser)
@@ -73,15 +73,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--after",
         type=whole(0),
         metavar="POSITION",
-        help="of a stream: begin with the tuples behind this position, as far as they are retained (0: all of them)",
+        help="for a stream: begin with the retained tuples after this position (0: all of them)",
     )
     parser.add_argument("--changes-only", action="store_true", help="do not print the first answer")
     parser.add_argument(
         "--overflow",
         choices=get_args(Overflow),
-        help="when --buffer changes wait: conflate (the last one that waits gets the newest answer and says how many "
-        "changes it stands for; default), block (stop reading until there is room; default for streams), drop_oldest, "
-        "error; or latest: only the newest answer ever waits",
+        help="when --buffer changes wait: conflate (the last one gets the newest answer and says how many changes it "
+        "stands for; default), block (stop reading until there is room; default for streams), drop_oldest, error; or "
+        "latest: keep only the newest answer",
     )
     parser.add_argument(
         "--buffer", type=whole(1), default=1024, metavar="N", help="changes that may wait (default 1024)"

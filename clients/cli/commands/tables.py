@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Lists the tables, streams and views that this key may do something with: how many rows they have, their "
-        "columns, and of views and derived streams the SELECT that they are made of."
+        "Lists the tables, streams and views that this key has some right to: how many rows they have, their "
+        "columns, and the SELECT of views and derived streams."
     )
     add_connection_arguments(parser, "print one JSON object: tables and views by name")
 

@@ -32,9 +32,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Starts a server, a root node and gateways below it, each as a process of its own, and shows their endpoints: "
-        "the gateways have the ports after the server's, as far as these are free. "
-        "A node that dies is restarted; when the server dies, everything stops. Ctrl-C stops everything."
+        "Starts a server, a root node and gateways below it, each as a separate process, and shows their endpoints: "
+        "the gateways use the ports after the server's, if these are free. A node that dies is restarted; when the "
+        "server dies, everything stops. Ctrl-C stops everything."
     )
     parser.epilog = (
         "Settings of the processes may be given as HULLCAST_* variables; `hullcast server --print-config` and "

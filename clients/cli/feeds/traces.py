@@ -127,14 +127,12 @@ def open_trace(text: str, *, table: str | None, key: str | None, time: str | Non
     """The trace that a text names."""
     if is_recorded(text, GENERATORS):
         if key or time:
-            raise UsageError(f"{text} has a key and times of its own; leave out --primary-key and --time")
+            raise UsageError(f"{text} has its own key and times; leave out --primary-key and --time")
         return RecordedTrace(text, table, timed=timed)
     if text.split(":")[0] not in SYNTHETIC_ROWS:
         return FileTrace(text, table, key, time, timed=timed)
     if timed or time or key or table:
-        raise UsageError(
-            f"{text} has tables of its own and no times; leave out --table, --primary-key, --time, --speed"
-        )
+        raise UsageError(f"{text} has its own tables and no times; leave out --table, --primary-key, --time, --speed")
     return SyntheticTrace(text, batch)
 
 
@@ -148,7 +146,7 @@ def _time_column(batch: ReadRows, given: str | None) -> str:
     if given is not None:
         raise UsageError(f"{batch.source}: no column {given}; columns: {', '.join(names)}")
     raise UsageError(
-        f"{batch.source}: the time column is not known; name it with --time COLUMN; columns: {', '.join(names)}"
+        f"{batch.source}: no time column was found; name it with --time COLUMN; columns: {', '.join(names)}"
     )
 
 

@@ -209,7 +209,7 @@ def test_the_guard_lets_nothing_be_read_but_what_was_found_in_the_statement(engi
 )
 def test_a_table_behind_in_is_refused_with_what_to_write_instead(engine: Engine, sql: str, name: str) -> None:
     engine.mirror.query("SELECT * FROM quote")  # somebody who may had it copied
-    with pytest.raises(SqlError, match=r"a name behind IN; write IN \(SELECT \.\. FROM"):
+    with pytest.raises(SqlError, match=r"IN is followed by a name; write IN \(SELECT \.\. FROM"):
         engine.mirror.query(sql.format(name))
 
 

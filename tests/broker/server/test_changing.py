@@ -135,7 +135,7 @@ def test_rows_that_only_travel_together_are_not_a_batch_that_is_too_large() -> N
         for some, apart in ((rows, True), (rows, False), ([*rows, {"SYMBOL": "A"}], True))
     )
     assert together.reply == bodies.Done(1, 1024)
-    assert "rows in one batch: 1,024 is more than the limit of 1,000" in refusal(batch)
+    assert "rows in one batch (send smaller batches): 1,024 is more than the limit of 1,000" in refusal(batch)
     assert "1,025" in refusal(more)
 
 

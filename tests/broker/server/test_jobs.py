@@ -117,7 +117,7 @@ async def test_too_many_of_one_owner_are_refused_and_others_are_not() -> None:
     async with here() as place:
         for _ in range(4):  # one runs, three wait
             place.ask("a")
-        with pytest.raises(Overloaded, match=r"things waiting.* 3 "):
+        with pytest.raises(Overloaded, match=r"waiting things of one client.*3"):
             place.ask("a")
         place.ask("b")
 
@@ -138,10 +138,10 @@ async def test_bytes_are_bounded_but_for_a_single_request() -> None:
     room = Room("things", at_once=1, held_bytes=15, held_bytes_per_owner=10)
     async with here() as place:
         large = place.ask("a", room=room, size=11)
-        with pytest.raises(Overloaded, match="bytes of things"):
+        with pytest.raises(Overloaded, match="bytes of waiting things"):
             place.ask("a", room=room, size=1)
         place.ask("b", room=room, size=4)
-        with pytest.raises(Overloaded, match="bytes of things"):
+        with pytest.raises(Overloaded, match="bytes of waiting things"):
             place.ask("c", room=room, size=5)
         large.may_end.set()
         await turns()

@@ -115,7 +115,7 @@ async def test_a_view_that_is_being_made_holds_up_no_load_and_is_given_up_in_the
     await asyncio.sleep(0.05)
     (refused,) = said
     assert isinstance(refused, QueryRefused)
-    assert "to make it was stopped after 0.01 s" in str(from_wire(refused.code, refused.arguments))
+    assert "creating the view was stopped after 0.01 s" in str(from_wire(refused.code, refused.arguments))
     assert builder.doing is None
 
 

@@ -96,7 +96,7 @@ def opened(text: str, *, timed: bool = False) -> Trace:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["market", "--primary-key", "SYMBOL"], "a key and times of its own"),
+        (["market", "--primary-key", "SYMBOL"], "its own key and times"),
         (["market:x"], "write market:1000"),
         (["{folder}", "--speed", "1"], "events without a time; give --rate"),
         (["{empty}"], "is not a trace"),

@@ -307,7 +307,7 @@ async def test_what_cannot_be_is_refused_at_once_and_leaves_nothing() -> None:
             (QUERY, {"when": "CHEAP"}, hullcast.SqlError, "CHEAP.*it is a view.*name those tables in `when`"),
             (QUERY, {"when": "FUEL", "when_parameters": (1,)}, hullcast.BadSetting, "tables have no `.`"),
             (QUERY, {"when": "FUEL", "at_most_every": 0.0001}, hullcast.BadSetting, "must be from 0.001"),
-            (QUERY, {"every": 1, "at_most_every": 1}, hullcast.BadSetting, "no `when` whose changes"),
+            (QUERY, {"every": 1, "at_most_every": 1}, hullcast.BadSetting, "needs `when`"),
             (QUERY, {"when_parameters": (1,), "every": 1}, hullcast.BadSetting, "no `when`"),
             (QUERY, {"when": LOWEST, "when_parameters": "12"}, hullcast.BadSetting, "must be a sequence"),
         ):
@@ -380,7 +380,7 @@ async def test_what_a_refusal_advises_works_when_it_is_typed() -> None:
 async def test_limits_of_conditionals_are_per_client_and_in_all() -> None:
     async with live(max_conditionals=4) as (made, _, hc):
         kept = [await hc.subscribe(QUERY, every=10 + i) for i in range(2)]
-        with pytest.raises(hullcast.TooLarge, match="different conditional subscriptions of one client: 3"):
+        with pytest.raises(hullcast.TooLarge, match=r"different conditional subscriptions of one client .*: 3"):
             await hc.subscribe(QUERY, every=50)
         kept.append(await hc.subscribe(QUERY, every=10))  # not a different one
         async with made.client(timeout=1.0) as other, made.client(timeout=1.0) as third:

@@ -87,7 +87,10 @@ def test_terms_are_checked_and_durations_may_be_texts() -> None:
         ({"deadline": 0}, "deadline = 0: must be a positive number of seconds"),
         ({"deadline": float("nan")}, "deadline = nan: must be"),
         ({"deadline": 1e12}, "deadline = 1000000000000.0: must be at most 31,622,400 seconds"),
-        ({"freshness": 1.5}, "freshness = 1.5: must be a number from 0 .as loaded. to 1 .everything acknowledged."),
+        (
+            {"freshness": 1.5},
+            "freshness = 1.5: must be a number from 0 .rows as loaded. to 1 .everything acknowledged.",
+        ),
         ({"freshness": float("nan")}, "freshness = nan"),
         ({"freshness": True}, "freshness = True"),
         ({"freshness": "1"}, "freshness = '1'"),

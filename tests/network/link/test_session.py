@@ -237,7 +237,10 @@ def test_a_full_queue_refuses_and_stays_as_it_was() -> None:
         session.send(b"")
     with pytest.raises(Overloaded) as caught:
         session.send(b"")
-    assert (caught.value.queue, caught.value.limit) == ("queue_frames", LIMITS.queue_frames)
+    assert (caught.value.queue, caught.value.limit) == (
+        "messages waiting for one peer (queue_frames)",
+        LIMITS.queue_frames,
+    )
     session.check()
     session = attached()
     session.send(bytes(ACK_BYTES))

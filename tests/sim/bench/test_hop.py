@@ -182,6 +182,6 @@ def test_the_budget_stands_in_the_document() -> None:
         for name, *cells in lines[: len(PROCESSES)]
     }
     assert written == BUDGET
-    assert f"{SEND} times what bare ZeroMQ takes" in " ".join(text.split())
+    assert f"{SEND} times as long as with bare ZeroMQ" in " ".join(text.split())
     assert f"{LOG} times its sync" in " ".join(text.split())
     assert WAKE == SEND

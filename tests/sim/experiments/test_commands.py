@@ -104,7 +104,7 @@ def test_what_cannot_be_run_is_refused_in_a_line(tmp_path: Path, capsys: pytest.
         "--read FILE --largest --out FILE": ("traffic", "--topology", str(pieces)),
         "whole has 3 nodes, so it can have 1 to 3 brokers": ("traffic", "--topology", str(whole), "--brokers", "4"),
         "line 1: it has no column 3": ("traffic", "--topology", str(whole), "--columns", "1,3"),
-        "--columns is about the file of a network": ("traffic", "--columns", "1,3"),
+        "--columns needs the file of a network": ("traffic", "--columns", "1,3"),
         "99,999,999,999 subscriptions are more": ("traffic", "--subscriptions", "99999999999"),
         "'nonsense' is not a Spark master": ("traffic", "--nodes", "20", "--brokers", "3", "--master", "nonsense"),
         "control needs a real network; give one with --topology FILE, or --data DIR": ("figures", "--only", "control"),
@@ -117,7 +117,7 @@ def test_what_cannot_be_run_is_refused_in_a_line(tmp_path: Path, capsys: pytest.
         "not found; leave out --data": ("figures", "--data", str(tmp_path)),
         "figures whole has 3 nodes, so it can have": ("figures", "--topology", str(whole), "--only", "control"),
         "figures line 1: it has no column 9": ("figures", "--topology", str(whole), "--columns", "1,9"),
-        "figures --columns is about the file of a network": ("figures", "--columns", "1,9"),
+        "figures --columns needs the file of a network": ("figures", "--columns", "1,9"),
         "no section '5.5'; sections: 5.2, 5.6, 5.3, 5.7": ("figures", "--only", "5.5"),
     }
     for told, words in refused.items():

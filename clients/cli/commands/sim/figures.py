@@ -31,11 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
         f"Reproduces {ABOUT} Each section gives a Parquet table, a PNG and a part of report.md and report.html with "
-        "the claims and what was measured. The exit code is 0 also if goals are missed."
+        "the claims and the measurements. The exit code is 0 even if goals are missed."
     )
     only = f"one section; may be repeated (default: all). {', '.join(SECTIONS)}"
     parser.add_argument("--only", action="append", default=[], metavar="SECTION", help=only)
-    draws = "networks drawn, with brokers and server of their own, for medians and bands (default 5, quick: 3)"
+    draws = "networks drawn, each with its own brokers and server, for medians and bands (default 5, quick: 3)"
     parser.add_argument("--seeds", type=whole(1), metavar="N", help=draws)
     kept = "keep the per-event table of every replay, as Parquet in the folders of the steps (large)"
     parser.add_argument("--keep-events", action="store_true", help=kept)
@@ -94,7 +94,7 @@ def real_data(arguments: argparse.Namespace) -> RealData | None:
     if ("prices" in own) != ("fundamentals" in own):
         raise UsageError("prices become events by earnings and recommendations: give both --prices and --fundamentals")
     if arguments.columns is not None and arguments.topology is None:
-        raise UsageError("--columns is about the file of a network; name it with --topology FILE")
+        raise UsageError("--columns needs the file of a network: --topology FILE")
     about = [name for name in ("first", "days", "column", "dates") if getattr(arguments, name)]
     if about and "prices" not in own and arguments.data is None:
         option = {"first": "from"}.get(about[0], about[0])

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     name = parser.prog.rpartition(" ")[2]
     parser.description = (
         f"Studies {studies.studies()[name]}. Gives a Parquet table of all rows, charts, and report.md and report.html "
-        "with what is claimed and what was measured. The exit code is 0 also if a statement does not hold."
+        "with the claims and the measurements. The exit code is 0 even if a claim does not hold."
     )
     parser.add_argument(
         "--seeds", type=whole(1), metavar="N", help="draws of everything that is random (default: the study says)"

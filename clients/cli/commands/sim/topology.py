@@ -106,9 +106,9 @@ def _check(arguments: argparse.Namespace) -> None:
         names = ", ".join("--" + name.replace("_", "-") for name in made) or "--compare"
         raise UsageError(f"--read reads a topology, and {names} is for making one: give only one of the two")
     if arguments.largest and arguments.read is None:
-        raise UsageError("--largest needs a topology to read; name it with --read FILE")
+        raise UsageError("--largest needs a topology to read: --read FILE")
     if arguments.columns is not None and arguments.read is None:
-        raise UsageError("--columns is about a topology to read; name it with --read FILE")
+        raise UsageError("--columns needs a topology to read: --read FILE")
     if arguments.compare and arguments.out is None:
         raise UsageError("--compare writes a page and pictures; say where with --out DIR")
     if arguments.compare and arguments.data is None:

@@ -25,8 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
         "Replays a trace of events (default: a synthetic stock market) over a simulated network of brokers, and counts "
-        "messages, bytes and stress of every event in four ways: S-CN (Hullcast), S-UN (the server sends a message to "
-        "each affected subscription or, aggregated, broker) and CN (each changed row goes to all ranges that hold it)."
+        "messages, bytes and stress of every event for four approaches: S-CN (Hullcast), S-UN (the server sends a "
+        "message to each affected subscription or, aggregated, broker) and CN (each changed row goes to all ranges "
+        "that hold it)."
     )
     parser.add_argument("trace", nargs="?", type=place, metavar="TRACE_DIR", help="made by `hullcast sim trace`")
     parser.add_argument("--subscriptions", type=whole(1), metavar="N", help="default 500000 (quick: 50000)")
@@ -74,7 +75,7 @@ def settings_of(arguments: argparse.Namespace) -> TrafficSettings:
             "--topology reads a network with all its nodes, so --nodes has no effect; give only one of the two"
         )
     if arguments.columns is not None and arguments.topology is None:
-        raise UsageError("--columns is about the file of a network; name it with --topology FILE")
+        raise UsageError("--columns needs the file of a network: --topology FILE")
     from hullcast.sim.experiments.traffic.settings import FULL, QUICK
     from hullcast.sim.experiments.traffic.workload import TrafficSettings
 
