@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from hullcast.broker.engine.catalogue import query_name
 from hullcast.broker.queries.derived import is_hidden
 from hullcast.broker.queries.view import create_text as view_text
 from hullcast.broker.reformulate.channel import column_name, side_names
@@ -208,7 +209,7 @@ class Brain:
     def _explain(self, body: Explain, origin: Origin) -> dict[str, object]:
         """How a subscription would be served, and how current the tables are that it, or its SELECT, reads. Of a SELECT
         that reads views: how these are kept ready."""
-        views = self.engine.views_named(body.sql)
+        views = self.engine.catalogue.views_named(body.sql)
         if views:
             self.check(origin, "query", [view.name for view in views])
         sender = self._sender(origin)
@@ -218,21 +219,21 @@ class Brain:
         if body.trigger is None:
             if views:
                 return kept
-            self.check(origin, "subscribe", self.engine.tables_named(body.sql))
+            self.check(origin, "subscribe", self.engine.catalogue.tables_named(body.sql))
             facts = explain(self.engine, self._attendance, self._retention, body)
-            tables = self.engine.tables_of(body.sql)
-            planned = self.engine.join_planned(body.sql)
-            known = [self.engine.tables[name] for name in self.engine.derived_behind(body.sql)]
+            tables = self.engine.catalogue.tables_of(body.sql)
+            planned = self.engine.catalogue.join_planned(body.sql)
+            known = [self.engine.tables[name] for name in self.engine.catalogue.derived_behind(body.sql)]
             derived = [*known, *([] if planned is None else [planned])]
             kept |= (
                 {"derived": {table.name: self._explain_derived(table, sender) for table in derived}} if derived else {}
             )
         else:
-            tables = self.engine.tables_named(body.sql)  # only the warehouse can read all of it
+            tables = self.engine.catalogue.tables_named(body.sql)  # only the warehouse can read all of it
             self.check(origin, "query", tables)
             if body.trigger.tables:
-                self.check(origin, "subscribe", self.engine.tables_spelt(body.trigger.tables))
-                self.engine.followable(body.trigger.tables)
+                self.check(origin, "subscribe", self.engine.catalogue.spelt(body.trigger.tables))
+                self.engine.catalogue.followable(body.trigger.tables)
             facts = {"conditional": self._conditionals.explain(body.sql, body.parameters, body.trigger)}
             when = body.trigger.when
             condition = None if when is None else Explain(when, body.trigger.parameters)
@@ -274,7 +275,7 @@ class Brain:
                     **({} if table.feed is None else {"period_s": table.feed.period_s, "weight": table.feed.weight}),
                     **({} if table.stream is None else {"stream": self._stream_facts(table, sender)}),
                 }
-                for table in self.engine.shown_tables.values()
+                for table in self.engine.catalogue.shown_tables.values()
                 if _may_see(sender, table.name)
             },
             "views": {
@@ -283,7 +284,7 @@ class Brain:
                     "response_time_s": view.response_time_s,
                     **_definition(view, sender),
                 }
-                for view in self.engine.views.values()
+                for view in self.engine.catalogue.views.values()
                 if _may_see(sender, view.name)
             },
         }
@@ -305,7 +306,7 @@ class Brain:
     def _sources(self, stream: Table) -> list[str]:
         """The streams and tables that a derived stream is made of; none for any other."""
         made = stream.stream is not None and stream.stream.source
-        return [table.name for table in self.engine.made_of(stream).tables] if made else []
+        return [table.name for table in self.engine.catalogue.made_of(stream).tables] if made else []
 
     def _explain_view(self, view: ViewDefinition, sender: Identity) -> dict[str, Any]:
         """What a view is, and how it is kept ready; the latter is missing until the warehouse has said it."""
@@ -351,7 +352,7 @@ def explain(engine: ServedEngine, attendance: Attendance, retention: Retention, 
     shape, tables = query.shape, query.tables
     form = shape.kind.answers.form
     facts: dict[str, object] = {
-        "channel": engine.channel_name(query),
+        "channel": query_name(query),
         "kind": shape.kind.name,
         "form": form,
         "tables": side_names(tables),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hullcast.broker.engine.served import StreamGap
+from hullcast.broker.engine.stream import StreamGap, nothing_needed
 from hullcast.broker.log.payload import decode_batch
 from hullcast.broker.log.publishers import scoped
 from hullcast.broker.log.record import NOBODY, RecordKind
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from hullcast.broker.engine.served import ServedEngine
-    from hullcast.broker.engine.stream import Settled
+    from hullcast.broker.engine.stream import Needed, Settled
     from hullcast.broker.log.publishers import Publishers
     from hullcast.broker.log.record import Record
     from hullcast.broker.reformulate.messages import Batch
@@ -134,6 +134,7 @@ class Changing:
         self.on_advance: Callable[[str, int, float], None] = lambda stream, seq, time: None  # called after heartbeats
         self.check_disk: Callable[[], None] = lambda: None  # DiskFull, if there is no room for changes
         self.refuse_more: Callable[[str], None] = lambda table: None  # Overloaded, if too much of a stream waits
+        self.needed: Needed = nothing_needed  # what joins need of a stream
         self.on_derive: Callable[[Table], None] = lambda stream: None  # TooLarge, if a join would keep too much
         self.on_drop: Callable[[str], None] = lambda table: None  # called before a table or stream is dropped
         self.on_unsettled: Callable[[], None] = lambda: None  # called when there is something for `settle`
@@ -161,7 +162,7 @@ class Changing:
                     self.check_disk()
                 return self._execute(body, statement, publisher, now)
             rights.check(sender, "publish", (body.table,))
-            self._engine.refuse_delete(body.table)
+            self._engine.streams.refuse_delete(body.table)
             self.check_disk()
             return self._delete(body, request.body, publisher, now)
         except Unavailable:
@@ -228,7 +229,7 @@ class Changing:
                 return Outcome(Done(*answered))
         try:
             rights.check(sender, "publish", (body.table,))
-            self._engine.refuse_publish(body.table)
+            self._engine.streams.refuse_publish(body.table)
             self.check_disk()
             self.refuse_more(body.table)
             rows, most = most_rows(body.columns), self._most_rows
@@ -290,7 +291,7 @@ class Changing:
     def _following(self, table: str, rows: int, now: float) -> Iterator[Outcome]:
         most = max(SETTLED_AT_ONCE, rows * (1 + len(self._engine.streams[fold(table)].windows)))
         while most > 0:
-            settled = self._engine.settle_some(table)
+            settled = self._engine.settle_some(table, self.needed)
             if settled is None:
                 return
             most -= settled.moved
@@ -308,10 +309,10 @@ class Changing:
         while self._unsettled:
             name = next(iter(self._unsettled))
             del self._unsettled[name]
-            settled = self._engine.settle_some(name)
+            settled = self._engine.settle_some(name, self.needed)
             if settled is not None:
                 self._unsettled[name] = None
-                return self._let_go(self._engine.store_of(name).table.name, settled, now)
+                return self._let_go(self._engine.catalogue.store(name).table.name, settled, now)
         return []
 
     def _let_go(self, table: str, settled: Settled, now: float) -> list[Outcome]:
@@ -319,7 +320,7 @@ class Changing:
         would take what is gone for something that they have missed."""
         found = []
         if settled.removed is not None:
-            names = [table, *(made.name for made in self._engine.reading(table))]
+            names = [table, *(made.name for made in self._engine.streams.reading(table))]
             found += self.note_consumed(names, settled.batch.first_seq)
         return [*found, self._settled(table, settled, now)]
 
@@ -372,7 +373,7 @@ class Changing:
                     self._retention.keep(attending.number, seq, messages[attending.number], now)
             entry = LogEntry(RecordKind.GAP, gap.encode(), seq, 1, NOBODY, 0)
             found.append(Outcome(b"", entry, through=seq, messages=messages))
-            names += [made.name for made in self._engine.reading(name) if made.name not in names]
+            names += [made.name for made in self._engine.streams.reading(name) if made.name not in names]
         return found
 
     def execute_own(self, sql: str) -> Outcome:
@@ -382,7 +383,7 @@ class Changing:
 
     def _positioned(self, body: Publish, rows: int, first: int) -> bytes:
         """A publish of tuples that lack no column, with their positions. Empty if they lack another one."""
-        if body.absent or len(body.columns) + 1 < len(self._engine.store_of(body.table).table.columns):
+        if body.absent or len(body.columns) + 1 < len(self._engine.catalogue.store(body.table).table.columns):
             return b""
         alone = not any(map(is_values, body.columns.values()))
         positions = first if alone else np.arange(first, first + rows)
@@ -391,7 +392,7 @@ class Changing:
     def _whole(self, body: Publish, cells: Floats, texts: Texts) -> bytes:
         """A publish of rows that lack columns, with the rows as they are after it: so each record of the log says
         what its rows became, whatever was there before. Empty if no record can hold that."""
-        rows = published(self._engine.store_of(body.table).table, cells, texts)
+        rows = published(self._engine.catalogue.store(body.table).table, cells, texts)
         try:
             return bodies.encode(replace(body, columns=rows, absent=None), LOGGED)
         except TooLarge:
@@ -444,19 +445,19 @@ class Changing:
 
     def _execute(self, body: Execute, statement: Definition | AdvanceStream, publisher: bytes, now: float) -> Outcome:
         if isinstance(statement, AdvanceStream):
-            self._engine.refuse_publish(statement.name)
-        if isinstance(statement, CreateDerived) and (made := self._engine.derivable(statement)) is not None:
+            self._engine.streams.refuse_publish(statement.name)
+        if isinstance(statement, CreateDerived) and (made := self._engine.catalogue.derivable(statement)) is not None:
             self.on_derive(made)
         if isinstance(statement, DropTable):  # a channel that lingers without subscribers does not keep a table
             wanted = self._wanted()
             deserted = self._conditionals.close_now(statement.name, wanted)
-            joins = [table.name for table in self._engine.reading(statement.name) if is_hidden(table.name)]
+            joins = [table.name for table in self._engine.streams.reading(statement.name) if is_hidden(table.name)]
             for name in (statement.name, *joins):
                 deserted += self._attendance.close_now(name, wanted)
             for attending in deserted:
                 self._retention.close(attending.number)
             if self._conditionals.is_followed(statement.name):
-                name = self._engine.store_of(statement.name).table.name
+                name = self._engine.catalogue.store(statement.name).table.name
                 raise TableInUse(name, ("its changes (when=)",))
             self.on_drop(statement.name)
         self._engine.execute(body.sql)
@@ -528,7 +529,7 @@ def apply_record(engine: ServedEngine, record: Record) -> None:
         engine.pass_number(record.count)
         return
     if record.kind is RecordKind.CONSUMED:
-        engine.restore_consumed(record.payload)
+        engine.streams.restore_consumed(record.payload)
         return
     if record.kind is RecordKind.GAP:
         engine.mark_gap(StreamGap.decode(record.payload))

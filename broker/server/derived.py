@@ -40,7 +40,7 @@ class HiddenStreams:
     def make_for(self, sql: str, owner: str) -> None:
         """Make the stream that a subscription needs, if it is not there. TooLarge or Overloaded if there are too many,
         or they would keep too much; one owner makes half of them at most."""
-        statement = self._engine.join_to_make(sql)
+        statement = self._engine.catalogue.join_to_make(sql)
         if statement is None:
             return
         names = set(self._names())
@@ -49,7 +49,7 @@ class HiddenStreams:
             raise TooLarge("different joins over streams of one client", MOST_JOINS // 2 + 1, MOST_JOINS // 2)
         if len(names) >= MOST_JOINS:
             raise Overloaded("different joins over streams that are subscribed to", MOST_JOINS)
-        planned = self._engine.join_planned(sql)
+        planned = self._engine.catalogue.join_planned(sql)
         assert planned is not None, "it is not there"
         self.check_room(planned)
         self._execute(statement)
@@ -72,7 +72,7 @@ class HiddenStreams:
     def close_now(self, table: str) -> None:
         """Drop those that are made of a table or stream, which is about to be dropped, if nobody reads them."""
         read = self._read()
-        for made in self._engine.reading(table):
+        for made in self._engine.streams.reading(table):
             if is_hidden(made.name) and fold(made.name) not in read:
                 self._drop(made.name)
 

@@ -296,7 +296,7 @@ class Queries:
             if isinstance(error, InvariantBroken) and self._engine.broken:
                 raise
             if isinstance(error, UnknownTable):
-                error = UnknownTable(error.table, tuple(self._engine.shown_tables))
+                error = UnknownTable(error.table, tuple(self._engine.catalogue.shown_tables))
             body = self._refusal(error, item.request)
         except Exception as error:
             self.failed += 1
@@ -333,7 +333,7 @@ class Queries:
             await self.warehouse.start()
             tables = await self._tables_of(owner, sql)
             await self.warehouse.wait_released(seq)
-            if self._tables_as_of == self._engine.definitions:
+            if self._tables_as_of == self._engine.catalogue.definitions:
                 return tables
 
     async def run_once(self, owner: str, sql: str, parameters: tuple[Scalar, ...]) -> tuple[bytes, LargeAnswer | None]:
@@ -347,17 +347,18 @@ class Queries:
     async def tables_read(self, owner: str, sql: str) -> list[str]:
         """The tables that a text reads, as they were created; raises why it cannot be read."""
         tables = await self._ready(owner, sql, 0)
-        return self._engine.spelt(tables)
+        return list(self._engine.catalogue.spelt(tables))
 
     async def _tables_of(self, owner: str, sql: str) -> tuple[str, ...]:
         """The tables a text reads (folded names); read once, in a worker: parsing may take its time."""
-        if self._tables_as_of != self._engine.definitions:
-            self._tables, self._tables_as_of = {}, self._engine.definitions  # a text may mean another table now
+        if self._tables_as_of != self._engine.catalogue.definitions:
+            self._tables = {}  # a text may mean another table now
+            self._tables_as_of = self._engine.catalogue.definitions
         known = self._tables.get(sql)
         if known is None:
-            as_of = self._engine.definitions
+            as_of = self._engine.catalogue.definitions
             known = await self.warehouse.tables_of(owner, sql)
-            if self._tables_as_of == as_of == self._engine.definitions:
+            if self._tables_as_of == as_of == self._engine.catalogue.definitions:
                 if len(self._tables) >= REMEMBERED:
                     self._tables.clear()
                 self._tables[sql] = known

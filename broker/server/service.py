@@ -194,8 +194,8 @@ class Server:
             limit_bytes=settings.stream_queue_bytes,
             memory_bytes=settings.stream_memory_bytes,
         )
-        self.engine.joins_need = self.streams.needs
         self.hidden.check_room = self.brain.changing.on_derive = self.streams.check_room
+        self.brain.changing.needed = self.streams.needs
         self.brain.changing.on_advance = self.streams.advanced
         self.brain.changing.check_disk = self._check_disk
         self.brain.changing.refuse_more = self.streams.refuse_more
@@ -211,7 +211,7 @@ class Server:
         self.queries = Queries(
             self.engine,
             self.warehouse,
-            lambda origin, tables: self.brain.check(origin, "query", self.engine.spelt(tables)),
+            lambda origin, tables: self.brain.check(origin, "query", self.engine.catalogue.spelt(tables)),
             self._refused_query,
             lambda request, body: self._put(request, Outcome(body, ordered=True, on_disk=True)),
             self._answer_at_once,
@@ -421,7 +421,7 @@ class Server:
                 texts = [group.sql for group in body.groups if group.trigger is None and _may_join(group.sql)]
                 if not self.engine.streams or len(texts) > READ_AT_ONCE:  # the files are made in vain, perhaps
                     return bool(self.engine.streams)
-                return any(self.engine.join_to_make(sql) is not None for sql in texts)
+                return any(self.engine.catalogue.join_to_make(sql) is not None for sql in texts)
         return False
 
     async def _with_files(self, request: Request, body: bodies.Execute | bodies.Subscribe, owner: str) -> None:

@@ -291,9 +291,9 @@ class Subscribing:
         """A group's channel (opened if need be), and whether what it missed since then is still here."""
         attended: Attended
         if group.trigger is None:
-            request.may("subscribe", self._engine.tables_named(group.sql))
+            request.may("subscribe", self._engine.catalogue.tables_named(group.sql))
             refuse_views(self._engine, group.sql, request.may)
-            self._attendance.shares.check(request.owner, self._engine.channel_needed(group.sql))
+            self._attendance.shares.check(request.owner, self._engine.catalogue.channel_needed(group.sql))
             self.make_for(group.sql, request.owner)
             attended = yield from self._engine.attending(group.sql, parameter_columns(group), group.count)
             needs: Needs = (("subscribe", attended.reads),)
@@ -525,7 +525,7 @@ class Subscribing:
 def refuse_views(engine: ServedEngine, sql: str, may: May, *, condition: bool = False) -> None:
     """SqlError if a subscription or a condition names a view. It names no view that the sender may not query, and no
     table that the sender may not read."""
-    views = engine.views_named(sql)
+    views = engine.catalogue.views_named(sql)
     if not views:
         return
     may("query", [view.name for view in views])
@@ -534,7 +534,7 @@ def refuse_views(engine: ServedEngine, sql: str, may: May, *, condition: bool = 
         may("subscribe", names)
     except NotPermitted:
         names = []
-    raise engine.not_pushed(views[0], sql, names, condition=condition)
+    raise engine.catalogue.not_pushed(views[0], sql, names, condition=condition)
 
 
 def _of_another_stream(group: Group) -> Group:

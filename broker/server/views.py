@@ -55,11 +55,11 @@ class ViewMaking:
         one: then it is executed, or refused, as any other."""
         try:
             statement = parse_statement(body.sql)
-            if not isinstance(statement, CreateView) or (definition := self._engine.bound(statement)) is None:
+            if not isinstance(statement, CreateView) or (definition := self._engine.catalogue.bound(statement)) is None:
                 return False
         except HullcastError:
             return False
-        name, others = fold(definition.name), len(self._engine.views) + len(self._making)
+        name, others = fold(definition.name), len(self._engine.catalogue.views) + len(self._making)
         if name in self._making:
             self._refuse(request, body, Overloaded(f"requests to create view {definition.name}", 1))
             return True
@@ -89,7 +89,7 @@ class ViewMaking:
         self._execute(request, body, owner)
         with contextlib.suppress(HullcastError):  # the next life of the process finds out by itself
             await self._warehouse.start()  # so that it knows of the view
-        if number is not None and fold(statement.name) not in self._engine.views:  # it was dropped before that
+        if number is not None and fold(statement.name) not in self._engine.catalogue.views:  # dropped before that
             self._warehouse.unmake_view(number)
 
     async def _make_as_it_is(self, statement: CreateView, owner: str) -> int | None:
@@ -98,7 +98,7 @@ class ViewMaking:
         while True:
             await self._warehouse.start()
             await self._warehouse.wait_released(self._engine.seq)
-            definition = self._engine.bound(statement)
+            definition = self._engine.catalogue.bound(statement)
             if definition is None:
                 return None
             life = life_of(definition, self._engine)
@@ -106,7 +106,7 @@ class ViewMaking:
             try:
                 if definition.response_time_s < shortest_s:
                     raise PromiseTooShort(definition.name, definition.response_time_s, rounded_up(shortest_s))
-                if self._engine.bound(statement) == definition and life_of(definition, self._engine) == life:
+                if self._engine.catalogue.bound(statement) == definition and life_of(definition, self._engine) == life:
                     return number
             except HullcastError:
                 self._warehouse.unmake_view(number)
