@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from hullcast.broker.engine.catalogue import Catalogue, joins_streams, not_joined
 from hullcast.broker.engine.publishing import Publishing
-from hullcast.broker.engine.stream import Settled, Stream
+from hullcast.broker.engine.stream import Needed, Settled, Stream, Streams, nothing_needed
 from hullcast.broker.engine.subscription import (
     CollectionSubscription,
     EngineSubscription,
@@ -23,10 +24,9 @@ from hullcast.broker.reformulate.channel import CollectionChannel, SingleChannel
 from hullcast.broker.reformulate.channels import Channels
 from hullcast.broker.reformulate.tuples import TuplesChannel
 from hullcast.broker.scheduling.driver import Until, finish
-from hullcast.broker.sql.create import AdvanceStream, CreateDerived, CreateTable, DropTable, parse_statement
+from hullcast.broker.sql.create import AdvanceStream, parse_statement
 from hullcast.broker.sql.encode import Unfit, encode_instant
-from hullcast.broker.sql.subscription import ParsedQuery, parse_subscription
-from hullcast.broker.sql.view import CreateView, DropView
+from hullcast.broker.sql.subscription import ParsedQuery
 from hullcast.broker.tables.feed import ChangeFeed
 from hullcast.broker.tables.ingest import Encoded, ingest, ingest_keys, ingest_tuples
 from hullcast.broker.tables.interning import Interner
@@ -35,13 +35,9 @@ from hullcast.broker.tables.store import TableStore
 from hullcast.broker.tables.windows import WindowTable
 from hullcast.network.wire.errors import (
     BadSetting,
-    DuplicateTable,
     InvariantBroken,
     SqlError,
-    TableInUse,
     UnknownChannel,
-    UnknownTable,
-    UsageError,
 )
 from hullcast.network.wire.values import keys_to_column, rows_to_columns
 
@@ -61,8 +57,6 @@ if TYPE_CHECKING:
 
 Listeners = npt.NDArray[np.int64]
 
-#: Parsed texts remembered, so that the same SQL with other parameters is parsed once.
-REMEMBERED_QUERIES = 1024
 #: Rows that a channel being opened takes in at once, and about how long that takes; a window takes more in that time.
 LOADED_AT_ONCE = 512
 LOAD_COST_S = 0.001
@@ -78,23 +72,22 @@ class Engine:
     subscription whose answer changed has one event more.
 
     `event_limit` (rounded up to a power of two) bounds the events waiting per channel: beyond it the oldest is dropped
-    and its subscription resynchronised when next drained. Not safe for use by several threads at once.
+    and its subscription resynchronised when next drained. Not safe for use by several threads at once. `served` is for
+    servers alone.
     """
 
-    def __init__(self, *, event_limit: int = 1 << 18) -> None:
+    def __init__(self, *, event_limit: int = 1 << 18, served: bool = False) -> None:
         given: object = event_limit
         if type(given) is not int or given < 1:
             raise BadSetting("event_limit", event_limit, "must be a whole number, 1 or more")
         self._stores: dict[str, TableStore] = {}
-        self._catalog: dict[str, Table] = {}
-        self._streams: dict[str, Stream] = {}  # those of the stores that are streams
         self._interner = Interner()
         self._channels = Channels(self._interner, event_limit)
+        self._streams = Streams(self._channels)  # those of the stores that are streams
         self._feed = ChangeFeed()
-        self._parsed: dict[str, ParsedQuery] = {}
-        self._opened: dict[str, list[Floats | None]] = {}  # by channel: what `open_channel` wants of it
-        self._definitions = 0
         self._changes = Publishing(self._stores, self._streams, self._channels, self._interner, self._feed)
+        self._catalogue = Catalogue(self._stores, self._streams, self._channels, self._changes, served=served)
+        self._opened: dict[str, list[Floats | None]] = {}  # by channel: what `open_channel` wants of it
 
     @property
     def seq(self) -> int:
@@ -104,7 +97,7 @@ class Engine:
     @property
     def tables(self) -> Mapping[str, Table]:
         """The tables by their declared names."""
-        return {table.name: table for table in self._catalog.values()}
+        return self._catalogue.tables
 
     # --- tables ----------------------------------------------------------------------------------------
 
@@ -113,65 +106,10 @@ class Engine:
         definition is a DuplicateTable either way."""
         self._changes.check_sound()
         statement = parse_statement(sql)
-        match statement:
-            case CreateTable():
-                changed = self._create_table(statement)
-            case CreateDerived():
-                changed = self._create_derived(statement)
-            case DropTable():
-                changed = self._drop_table(statement)
-            case CreateView() | DropView():
-                changed = self._change_view(statement)
-            case AdvanceStream():
-                changed = False
-                self._advance(statement)
-        if changed:
-            self._parsed.clear()  # a text may mean another table now
-            self._definitions += 1
-
-    def _create_table(self, statement: CreateTable) -> bool:
-        table = statement.table
-        folded = fold(table.name)
-        known = self._catalog.get(folded)
-        if known is not None:
-            difference = known.difference(table) if statement.if_missing else ""
-            if statement.if_missing and not difference:
-                return False
-            raise DuplicateTable(known.name, difference, known.word)
-        self._catalog[folded] = table
-        self._stores[folded] = TableStore(table, self._changes.seq)
-        if table.stream is not None:
-            self._streams[folded] = Stream(self._stores[folded])
-        return True
-
-    def _create_derived(self, statement: CreateDerived) -> bool:
-        """Whether there is a stream more, whose tuples are the results of a SELECT."""
-        hint = "connect to a server, or CREATE STREAM with columns and upsert() the tuples"
-        raise SqlError(statement.name, "an embedded engine has no derived streams", hint)
-
-    def _drop_table(self, statement: DropTable) -> bool:
-        if fold(statement.name) not in self._catalog and statement.if_there:
-            return False
-        store = self._store(statement.name)
-        if store.table.word != statement.word:
-            hint = f"DROP {store.table.word.upper()} {store.table.name}"
-            raise SqlError(store.table.name, f"it is a {store.table.word}, not a {statement.word}", hint)
-        stream = self._streams.get(fold(statement.name))
-        sources = [store.table.name, *(() if stream is None else stream.windows)]
-        readers = [reader for source in sources for reader in self._channels.reading(source)]
-        names = [channel.name for channel, _ in readers]
-        names += [] if stream is None else [window.name for window in stream.windows.values() if window.holders]
-        if names:
-            raise TableInUse(store.table.name, tuple(names))
-        self._changes.check_free(sources)
-        del self._catalog[fold(statement.name)], self._stores[fold(statement.name)]
-        self._streams.pop(fold(statement.name), None)
-        return True
-
-    def _change_view(self, statement: CreateView | DropView) -> bool:
-        """Whether there are other views now. They are kept ready by a server's warehouse; here is none."""
-        hint = "connect to a server, or run the SELECT with engine.query()"
-        raise SqlError(statement.name, "an embedded engine has no views", hint)
+        if isinstance(statement, AdvanceStream):
+            self._advance(statement)
+        else:
+            self._catalogue.change(statement)
 
     def upsert(self, table: str, rows: object, *, nan: Nan = "refuse") -> Batch:
         """Insert or change rows, in order; a column that is not given keeps its value, a new row has NULL there.
@@ -193,7 +131,7 @@ class Engine:
     def _upsert(self, table: str, columns: ValueColumns, absent: Masks | None) -> Batch:
         """Rows of a table, or tuples of a stream that have their positions."""
         self._changes.check_sound()
-        store = self._store(table)
+        store = self._catalogue.store(table)
         stream = self._streams.get(fold(table)) if self._streams else None
         encoded = ingest(store.table, columns, absent, self._interner)
         change = partial(store.apply if stream is None else stream.append, encoded)
@@ -216,31 +154,24 @@ class Engine:
         except Unfit as error:
             raise BadSetting("timestamp", timestamp, str(error)) from None
         self._advance(AdvanceStream(stream, float(time)))
-        self._settle(self._stream(stream))
+        self._settle(self._catalogue.stream(stream))
 
     def _advance(self, statement: AdvanceStream) -> None:
-        stream = self._stream(statement.name)
+        stream = self._catalogue.stream(statement.name)
         if stream.store.table.time is None:
             name = stream.store.table.name
             raise SqlError(name, "the stream has no TIMESTAMP column, so no time to advance", "create it with one")
         stream.order.advance(statement.time, self._changes.seq)
 
-    def _stream(self, name: str) -> Stream:
-        store = self._store(name)
-        stream = self._streams.get(fold(name))
-        if stream is None:
-            raise SqlError(store.table.name, "it is a table, not a stream", "only streams have a time")
-        return stream
-
     def _settle(self, stream: Stream) -> None:
         while self._settle_some(stream) is not None:
             pass
 
-    def _settle_some(self, stream: Stream) -> Settled | None:
+    def _settle_some(self, stream: Stream, needed: Needed = nothing_needed) -> Settled | None:
         """Let go of some tuples that have become too old, or too many, for a window or for the stream; None if there
         are none. Anything may happen before the next ones go."""
         stream.drop_windows(self._channels.reading)
-        found = stream.overdue(self._spare)
+        found = stream.overdue(needed)
         if found is None:
             return None
         if isinstance(found, WindowTable):
@@ -249,27 +180,15 @@ class Engine:
         batch, _ = self._changes.publish(stream.store, partial(stream.remove, found))
         return Settled(batch, found, len(batch) * (1 + len(stream.windows)))
 
-    def _spare(self, stream: Stream, positions: Floats) -> Floats:
-        """Those of the oldest tuples that may go now."""
-        return positions
-
     def delete(self, table: str, keys: object) -> Batch:
         """Delete rows by primary key (one key or a list). A key that does not exist changes nothing."""
-        self._refuse_delete(table)
+        self._streams.refuse_delete(self._catalogue.store(table).table.name)
         return self._delete(table, keys_to_column(keys, table))
-
-    def _refuse_delete(self, table: str) -> None:
-        """UsageError if a table is a stream, of which users delete nothing."""
-        stream = self._streams.get(fold(self._store(table).table.name))
-        if stream is not None:
-            name = stream.store.table.name
-            remedy = "the oldest go when there are more than WITH (retain_rows = .., retain = '..') allows"
-            raise UsageError(f"{name} is a stream: its tuples cannot be deleted; {remedy}")
 
     def _delete(self, table: str, keys: Values) -> Batch:
         """Rows of a table, or the oldest tuples of a stream."""
         self._changes.check_sound()
-        store = self._store(table)
+        store = self._catalogue.store(table)
         stream = self._streams.get(fold(table)) if self._streams else None
         codes = ingest_keys(store.table, keys, self._interner)
         return self._changes.publish(store, partial(store.remove if stream is None else stream.remove, codes))[0]
@@ -277,7 +196,7 @@ class Engine:
     def query(self, sql: str, *parameters: object) -> QueryRows:
         """Run any SELECT that SQLite understands, once, over the current rows. Rows are named tuples."""
         self._changes.check_sound()
-        self._changes.check_free(self._catalog)
+        self._changes.check_free(self._stores)
         return self._mirror.query(sql, parameters)
 
     @cached_property
@@ -287,7 +206,7 @@ class Engine:
 
     def rows(self, table: str) -> int:
         """How many rows a table has."""
-        return len(self._store(table))
+        return len(self._catalogue.store(table))
 
     # --- subscriptions ---------------------------------------------------------------------------------
 
@@ -311,7 +230,7 @@ class Engine:
             )
             raise BadSetting(given, every if when is None else when, remedy)
         self._changes.check_sound()
-        query = self._parse(sql)
+        query = self._catalogue.parse(sql)
         predicates = query.bind(parameters)
         with self._channel(query) as channel:
             listener = self._admit(channel, predicates, after)
@@ -332,7 +251,7 @@ class Engine:
     ) -> EngineSubscriptions:
         """Subscribe many times at once: one column of values per `?`, one subscription per row."""
         self._changes.check_sound()
-        query = self._parse(sql)
+        query = self._catalogue.parse(sql)
         predicates = query.bind_many(columns)
         with self._channel(query) as channel:
             listeners = self._admit(channel, predicates, after)
@@ -352,7 +271,7 @@ class Engine:
         joins: the messages describe the pairs in this range, or, without the parameters, all pairs.
         """
         self._changes.check_sound()
-        query = self._parse(sql)
+        query = self._catalogue.parse(sql)
         everything = not parameters and bool(query.binder.slots)
         predicates = None if everything else query.bind(parameters)
         with self._channel(query) as channel:
@@ -385,31 +304,6 @@ class Engine:
         return stores + self._interner.memory_bytes() + self._channels.memory_bytes()
 
     # --- inside ----------------------------------------------------------------------------------------
-
-    def _store(self, table: str) -> TableStore:
-        given: object = table
-        name = given if isinstance(given, str) else f"a {type(given).__name__}"
-        store = self._stores.get(fold(name))
-        if store is None:
-            raise UnknownTable(name, tuple(known.name for known in self._catalog.values()))
-        return store
-
-    def _parse(self, sql: str) -> ParsedQuery:
-        if not isinstance(sql, str):
-            raise SqlError(type(sql).__name__, "the SQL must be a str")
-        query = self._parsed.get(sql)
-        if query is None:
-            query = parse_subscription(sql, self._catalog)
-            self._check_executable(query)
-            if len(self._parsed) >= REMEMBERED_QUERIES:
-                self._parsed.clear()
-            self._parsed[sql] = query
-        return query
-
-    def _check_executable(self, query: ParsedQuery) -> None:
-        """SqlError if a query is right, but nothing here can execute it."""
-        if query.shape.kind.name == "TUPLES" and len(query.tables) > 1:
-            raise SqlError(" and ".join(query.shape.sources), "joins over streams need a server")
 
     def _opening(self, query: ParsedQuery) -> Work:
         """Open the query's channel, some rows at a time: first the window that it reads, then its trees. The result is
@@ -451,6 +345,8 @@ class Engine:
         return self._streams[fold(stream.name)].window(window, query.shape.sources[0])
 
     def _open(self, query: ParsedQuery, window: WindowTable | None) -> Channel:
+        if joins_streams(query):  # that of a server is one over its own stream by now, or was not served
+            raise not_joined(query)
         stores = [self._stores[fold(table.name)] for table in query.tables]
         return self._channels.open(query.shape, stores if window is None else [window])
 

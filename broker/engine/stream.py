@@ -1,24 +1,35 @@
-"""A stream in an engine: its tuples, their order, and the windows that channels read."""
+"""Streams in an engine: their tuples in order, the windows that channels read, what derived ones are made of."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hullcast.broker.sql.subscription import names_in
+from hullcast.broker.tables.schema import fold
 from hullcast.broker.tables.store import row_bytes
 from hullcast.broker.tables.stream import StreamOrder
 from hullcast.broker.tables.windows import WindowTable, due
+from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Mapping
 
+    from hullcast.broker.reformulate.channels import Channels
     from hullcast.broker.reformulate.messages import Batch
     from hullcast.broker.sql.query import Window
     from hullcast.broker.tables.ingest import Encoded
+    from hullcast.broker.tables.schema import Table
     from hullcast.broker.tables.store import TableStore, Updates
     from hullcast.broker.tables.stream import TimeMark
     from hullcast.network.wire.arrays import Floats
+
+
+#: The last position of a stream that its joins do not need any more; None if it has none.
+Needed = Callable[["Stream"], int | None]
 
 
 class Settled(NamedTuple):
@@ -30,6 +41,25 @@ class Settled(NamedTuple):
     batch: Batch
     removed: Floats | None
     moved: int
+
+
+class StreamGap(NamedTuple):
+    """Results of a derived stream are missing. `goes_on`: it has all results of what its sources bring behind this
+    moment; None if it does not go on yet, or the gap is that of a stream that it is made of."""
+
+    stream: str
+    why: str
+    goes_on: tuple[float, int] | None
+
+    def encode(self) -> bytes:
+        """As the log has it."""
+        return json.dumps(self).encode()
+
+    @classmethod
+    def decode(cls, payload: bytes) -> StreamGap:
+        """What `encode` made."""
+        stream, why, goes_on = json.loads(payload)
+        return cls(stream, why, None if goes_on is None else (float(goes_on[0]), int(goes_on[1])))
 
 
 class Stream:
@@ -77,12 +107,15 @@ class Stream:
         for name in [name for name, window in self.windows.items() if not window.holders and not is_read(name)]:
             del self.windows[name]
 
-    def overdue(self, spare: Callable[[Stream, Floats], Floats]) -> WindowTable | Floats | None:
+    def overdue(self, needed: Needed) -> WindowTable | Floats | None:
         """What is next to let go of tuples: a window; or the stream itself, of those at these positions; None if none
-        must go. They take turns. `spare` says which of the stream's oldest tuples may go."""
+        must go. They take turns. What a join needs stays, though it is too much or too old."""
         found: list[WindowTable | Floats] = [window for window in self.windows.values() if window.overdue]
         positions = self.order.overdue(1 + len(self.windows))
-        if len(positions) and len(positions := spare(self, positions)):
+        kept = needed(self) if len(positions) else None
+        if kept is not None:
+            positions = self.order.spare(positions, kept)
+        if len(positions):
             found.append(positions)
         if not found:
             self._turn = 0
@@ -115,3 +148,60 @@ class Stream:
     def memory_bytes(self) -> int:
         """About what it holds besides its tuples."""
         return self.order.memory_bytes() + sum(window.memory_bytes() for window in self.windows.values())
+
+
+class Streams(dict[str, Stream]):
+    """All streams, by folded name."""
+
+    def __init__(self, channels: Channels) -> None:
+        super().__init__()
+        self._channels = channels
+
+    @property
+    def derived(self) -> list[Stream]:
+        """The streams whose tuples are the results of a SELECT."""
+        return [stream for stream in self.values() if source(stream.store.table)]
+
+    def reading(self, table: str) -> list[Table]:
+        """The derived streams that are made of a table or stream."""
+        name = fold(table)
+        return [stream.store.table for stream in self.derived if name in names_in(source(stream.store.table))]
+
+    def windows(self) -> Mapping[str, WindowTable]:
+        """The windows that somebody reads, or is about to, by name."""
+        for stream in self.values():
+            stream.drop_windows(self._channels.reading)
+        return {name: window for stream in self.values() for name, window in stream.windows.items()}
+
+    def restore_consumed(self, payload: bytes) -> None:
+        """What the log says of how far a derived stream had come (RecordKind.CONSUMED)."""
+        gap = StreamGap.decode(payload)
+        stream = self[fold(gap.stream)]
+        stream.consumed = stream.logged = gap.goes_on
+
+    def refuse_publish(self, table: str) -> None:
+        """UsageError if nobody may publish to a table, because it is a derived stream."""
+        stream = self.get(fold(table)) if self else None
+        if stream is not None and source(stream.store.table):
+            name = stream.store.table.name
+            raise UsageError(
+                f"{name} is a derived stream: its tuples are the results of its SELECT; publish to its sources"
+            )
+
+    def refuse_delete(self, table: str) -> None:
+        """UsageError if nobody may delete rows of a table, because it is a stream."""
+        stream = self.get(fold(table)) if self else None
+        if stream is not None:
+            name = stream.store.table.name
+            remedy = "the oldest go when there are more than WITH (retain_rows = .., retain = '..') allows"
+            raise UsageError(f"{name} is a stream: its tuples cannot be deleted; {remedy}")
+
+
+def source(table: Table) -> str:
+    """The SELECT that a derived stream is made by; empty for anything else."""
+    return "" if table.stream is None else table.stream.source
+
+
+def nothing_needed(stream: Stream) -> int | None:
+    """`Needed` where there are no joins over streams."""
+    return None

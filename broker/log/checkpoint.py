@@ -125,7 +125,7 @@ def capturing(engine: ServedEngine, publishers: Publishers, number: Callable[[],
     copies: dict[str, _Copy] = {}
     try:
         while True:
-            _follow(follower, copies, engine.stores)
+            _follow(follower, copies, engine.catalogue.stores)
             room = CAPTURED_AT_ONCE
             for copy in copies.values():
                 room -= copy.take(room)
@@ -136,7 +136,7 @@ def capturing(engine: ServedEngine, publishers: Publishers, number: Callable[[],
             else:
                 stores = ((copy, copy.rows.store) for copy in copies.values())
                 tables = tuple((store.table, *copy.whole(), store.created) for copy, store in stores)
-                views = tuple(map(view_text, engine.views.values()))
+                views = tuple(map(view_text, engine.catalogue.views.values()))
                 streams = {
                     name: CapturedStream(
                         stream.order.removed, stream.order.marks, stream.consumed, tuple(stream.order.gaps)
@@ -383,14 +383,14 @@ def load(
                 engine.execute(create)
                 (declared,) = set(engine.tables) - before
                 # checkpoints of earlier versions do not tell: then nothing before them is known of the table
-                engine.store_of(declared).created = created[0] if created else meta["seq"]
+                engine.catalogue.store(declared).created = created[0] if created else meta["seq"]
                 for rows in _blocks(database, name, engine.tables[declared]):
                     engine.load_rows(declared, rows)
                     done += most_rows(rows)
                     loaded(done, total)
                 if engine.tables[declared].stream is not None:
-                    engine.restore_stream(declared, *_load_stream(database, name))
                     stream = engine.streams[fold(declared)]
+                    stream.restore(*_load_stream(database, name))
                     stream.consumed = stream.logged = _load_consumed(database, name)
             _load_views(database, engine)
             receipts, forgotten = _load_receipts(database) if meta["format"] >= 3 else ([], [])

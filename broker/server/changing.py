@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from hullcast.broker.engine.served import StreamGap
+from hullcast.broker.engine.stream import StreamGap
 from hullcast.broker.log.payload import decode_batch
 from hullcast.broker.log.publishers import scoped
 from hullcast.broker.log.record import NOBODY, RecordKind
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hullcast.broker.engine.served import ServedEngine
-    from hullcast.broker.engine.stream import Settled
+    from hullcast.broker.engine.stream import Settled, Stream
     from hullcast.broker.log.publishers import Publishers
     from hullcast.broker.log.record import Record
     from hullcast.broker.reformulate.messages import Batch
@@ -75,6 +75,9 @@ _scoped = lru_cache(maxsize=4096)(scoped)
 
 class Joins(Protocol):
     """What joins over streams have to say to a change."""
+
+    def needs(self, stream: Stream) -> int | None:
+        """The last position of a stream that no join needs any more; None if none reads it."""
 
     def refuse_more(self, table: str) -> None:
         """Overloaded, if too much of a stream waits."""
@@ -177,7 +180,7 @@ class Changing:
                     self._door.check_disk()
                 return self._execute(body, statement, publisher, now)
             access.check("publish", (body.table,))
-            self._engine.refuse_delete(body.table)
+            self._engine.streams.refuse_delete(body.table)
             self._door.check_disk()
             return self._delete(body, request.body, publisher, now)
         except HullcastError as error:
@@ -259,7 +262,7 @@ class Changing:
         """Raises why a publish is refused, whatever its values."""
         body, request, access = one
         access.check("publish", (body.table,))
-        self._engine.refuse_publish(body.table)
+        self._engine.streams.refuse_publish(body.table)
         self._door.check_disk()
         self._joins.refuse_more(body.table)
         rows, most = most_rows(body.columns), self._most_rows
@@ -269,7 +272,7 @@ class Changing:
     def is_large(self, body: Publish) -> bool:
         """Whether a publish takes so long that others must have their turns in between."""
         rows = most_rows(body.columns)
-        known = rows > LEAST_LARGE and fold(body.table) in self._engine.stores
+        known = rows > LEAST_LARGE and fold(body.table) in self._engine.catalogue.stores
         return known and self._engine.is_large(body.table, rows)
 
     def publishing(self, one: Asked[Publish], now: Callable[[], float]) -> Work:
@@ -289,7 +292,7 @@ class Changing:
         try:
             first, last, payload = batch.first_seq, batch.last_seq, request.body
             self._publishers.applied(publisher, body.number, first, last)
-            if body.absent or len(body.columns) < len(self._engine.store_of(body.table).table.columns):
+            if body.absent or len(body.columns) < len(self._engine.catalogue.store(body.table).table.columns):
                 payload = self._whole(body, updates.new, texts) or payload
             entry = LogEntry(RecordKind.BATCH, payload, first, len(batch), publisher, body.number)
             return self._told(Done(first, last), entry, batch, now(), body.table)
@@ -340,7 +343,7 @@ class Changing:
     def _following(self, table: str, rows: int, now: float) -> Iterator[Outcome]:
         most = max(SETTLED_AT_ONCE, rows * (1 + len(self._engine.streams[fold(table)].windows)))
         while most > 0:
-            settled = self._engine.settle_some(table)
+            settled = self._engine.settle_some(table, self._joins.needs)
             if settled is None:
                 return
             most -= settled.moved
@@ -357,10 +360,10 @@ class Changing:
         while self._unsettled:
             name = next(iter(self._unsettled))
             del self._unsettled[name]
-            settled = self._engine.settle_some(name)
+            settled = self._engine.settle_some(name, self._joins.needs)
             if settled is not None:
                 self._unsettled[name] = None
-                return self._let_go(self._engine.store_of(name).table.name, settled, now)
+                return self._let_go(self._engine.catalogue.store(name).table.name, settled, now)
         return []
 
     def _let_go(self, table: str, settled: Settled, now: float) -> list[Outcome]:
@@ -368,7 +371,7 @@ class Changing:
         would take what is gone for something that they have missed."""
         found = []
         if settled.removed is not None:
-            names = [table, *(made.name for made in self._engine.reading(table))]
+            names = [table, *(made.name for made in self._engine.streams.reading(table))]
             found += self.note_consumed(names, settled.batch.first_seq)
         return [*found, self._settled(table, settled, now)]
 
@@ -421,7 +424,7 @@ class Changing:
                     self._retention.keep(attending.number, seq, messages[attending.number], now)
             entry = LogEntry(RecordKind.GAP, gap.encode(), seq, 1, NOBODY, 0)
             found.append(Outcome(b"", entry, through=seq, messages=messages))
-            names += [made.name for made in self._engine.reading(name) if made.name not in names]
+            names += [made.name for made in self._engine.streams.reading(name) if made.name not in names]
         return found
 
     def execute_own(self, sql: str) -> None:
@@ -435,7 +438,7 @@ class Changing:
 
     def _positioned(self, body: Publish, rows: int, first: int) -> bytes:
         """A publish of tuples that lack no column, with their positions. Empty if they lack another one."""
-        if body.absent or len(body.columns) + 1 < len(self._engine.store_of(body.table).table.columns):
+        if body.absent or len(body.columns) + 1 < len(self._engine.catalogue.store(body.table).table.columns):
             return b""
         alone = not any(map(is_values, body.columns.values()))
         positions = first if alone else np.arange(first, first + rows)
@@ -444,7 +447,7 @@ class Changing:
     def _whole(self, body: Publish, cells: Floats, texts: Texts) -> bytes:
         """A publish of rows that lack columns, with the rows as they are after it: so each record of the log says
         what its rows became, whatever was there before. Empty if no record can hold that."""
-        rows = published(self._engine.store_of(body.table).table, cells, texts)
+        rows = published(self._engine.catalogue.store(body.table).table, cells, texts)
         try:
             return bodies.encode(replace(body, columns=rows, absent=None), LOGGED)
         except TooLarge:
@@ -496,19 +499,19 @@ class Changing:
 
     def _execute(self, body: Execute, statement: Definition | AdvanceStream, publisher: bytes, now: float) -> Outcome:
         if isinstance(statement, AdvanceStream):
-            self._engine.refuse_publish(statement.name)
-        if isinstance(statement, CreateDerived) and (made := self._engine.derivable(statement)) is not None:
+            self._engine.streams.refuse_publish(statement.name)
+        if isinstance(statement, CreateDerived) and (made := self._engine.catalogue.derivable(statement)) is not None:
             self._joins.check_room(made)
         if isinstance(statement, DropTable):  # a channel that lingers without subscribers does not keep a table
             wanted = self._wanted()
             deserted = self._conditionals.close_now(statement.name, wanted)
-            joins = [table.name for table in self._engine.reading(statement.name) if is_hidden(table.name)]
+            joins = [table.name for table in self._engine.streams.reading(statement.name) if is_hidden(table.name)]
             for name in (statement.name, *joins):
                 deserted += self._attendance.close_now(name, wanted)
             for attending in deserted:
                 self._retention.close(attending.number)
             if self._conditionals.is_followed(statement.name):
-                name = self._engine.store_of(statement.name).table.name
+                name = self._engine.catalogue.store(statement.name).table.name
                 raise TableInUse(name, ("its changes (when=)",))
             self._drop_hidden(statement.name)
         self._engine.execute(body.sql)
@@ -524,7 +527,7 @@ class Changing:
     def _drop_hidden(self, table: str) -> None:
         """Drop the joins of subscriptions that are made of a table or stream, if nobody reads them."""
         read = {fold(source) for attending in self._attendance for source in attending.channel.shape.tables}
-        for made in self._engine.reading(table):
+        for made in self._engine.streams.reading(table):
             if is_hidden(made.name) and fold(made.name) not in read:
                 with suppress(TableInUse):
                     self.execute_own(f'DROP STREAM "{made.name}"')
@@ -588,7 +591,7 @@ def apply_record(engine: ServedEngine, record: Record) -> None:
         engine.pass_number(record.count)
         return
     if record.kind is RecordKind.CONSUMED:
-        engine.restore_consumed(record.payload)
+        engine.streams.restore_consumed(record.payload)
         return
     if record.kind is RecordKind.GAP:
         engine.mark_gap(StreamGap.decode(record.payload))

@@ -37,7 +37,7 @@ class HiddenStreams:
     def make_for(self, sql: str, owner: str) -> None:
         """Make the stream that a subscription needs, if it is not there. TooLarge or Overloaded if there are too many,
         or they would keep too much; one owner makes half of them at most."""
-        statement = self._engine.join_to_make(sql)
+        statement = self._engine.catalogue.join_to_make(sql)
         if statement is None:
             return
         names = set(self._names())
@@ -47,7 +47,7 @@ class HiddenStreams:
             raise TooLarge(what, MOST_JOINS // 2 + 1, MOST_JOINS // 2)
         if len(names) >= MOST_JOINS:
             raise Overloaded("different joins over streams of all clients", MOST_JOINS)
-        planned = self._engine.join_planned(sql)
+        planned = self._engine.catalogue.join_planned(sql)
         assert planned is not None, "it is not there"
         self._joins.check_room(planned)
         self._changing.execute_own(statement)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hullcast.broker.engine.catalogue import query_name
 from hullcast.broker.queries.view import create_text as view_text
 from hullcast.broker.reformulate.channel import column_name, side_names
 from hullcast.broker.server.retention import concerned
@@ -46,7 +47,7 @@ class Describing:
     def explain(self, body: Explain, access: Access) -> dict[str, object]:
         """How a subscription would be served, and how current the tables are that it, or its SELECT, reads. Of a SELECT
         that reads views: how these are kept ready."""
-        views = self._engine.views_named(body.sql)
+        views = self._engine.catalogue.views_named(body.sql)
         if views:
             access.check("query", [view.name for view in views])
         kept: dict[str, object] = (
@@ -55,21 +56,21 @@ class Describing:
         if body.trigger is None:
             if views:
                 return kept
-            access.check("subscribe", self._engine.tables_named(body.sql))
+            access.check("subscribe", self._engine.catalogue.tables_named(body.sql))
             facts = explain(self._engine, self._attendance, self._retention, body)
-            tables = self._engine.tables_of(body.sql)
-            planned = self._engine.join_planned(body.sql)
-            known = [self._engine.tables[name] for name in self._engine.derived_behind(body.sql)]
+            tables = self._engine.catalogue.tables_of(body.sql)
+            planned = self._engine.catalogue.join_planned(body.sql)
+            known = [self._engine.tables[name] for name in self._engine.catalogue.derived_behind(body.sql)]
             derived = [*known, *([] if planned is None else [planned])]
             kept |= (
                 {"derived": {table.name: self._explain_derived(table, access) for table in derived}} if derived else {}
             )
         else:
-            tables = self._engine.tables_named(body.sql)  # only the warehouse can read all of it
+            tables = self._engine.catalogue.tables_named(body.sql)  # only the warehouse can read all of it
             access.check("query", tables)
             if body.trigger.tables:
-                access.check("subscribe", self._engine.tables_spelt(body.trigger.tables))
-                self._engine.followable(body.trigger.tables)
+                access.check("subscribe", self._engine.catalogue.spelt(body.trigger.tables))
+                self._engine.catalogue.followable(body.trigger.tables)
             facts = {"conditional": self._conditionals.explain(body.sql, body.parameters, body.trigger)}
             when = body.trigger.when
             condition = None if when is None else Explain(when, body.trigger.parameters)
@@ -88,7 +89,7 @@ class Describing:
                     **({} if table.feed is None else {"period_s": table.feed.period_s, "weight": table.feed.weight}),
                     **({} if table.stream is None else {"stream": self._stream_facts(table, access)}),
                 }
-                for table in self._engine.shown_tables.values()
+                for table in self._engine.catalogue.shown_tables.values()
                 if access.sees(table.name)
             },
             "views": {
@@ -97,7 +98,7 @@ class Describing:
                     "response_time_s": view.response_time_s,
                     **_definition(view, access),
                 }
-                for view in self._engine.views.values()
+                for view in self._engine.catalogue.views.values()
                 if access.sees(view.name)
             },
         }
@@ -119,7 +120,7 @@ class Describing:
     def _sources(self, stream: Table) -> list[str]:
         """The streams and tables that a derived stream is made of; none for any other."""
         made = stream.stream is not None and stream.stream.source
-        return [table.name for table in self._engine.made_of(stream).tables] if made else []
+        return [table.name for table in self._engine.catalogue.made_of(stream).tables] if made else []
 
     def _explain_view(self, view: ViewDefinition, access: Access) -> dict[str, Any]:
         """What a view is, and how it is kept ready; the latter is missing until the warehouse has said it."""
@@ -155,7 +156,7 @@ def explain(engine: ServedEngine, attendance: Attendance, retention: Retention, 
     shape, tables = query.shape, query.tables
     form = shape.kind.answers.form
     facts: dict[str, object] = {
-        "channel": engine.channel_name(query),
+        "channel": query_name(query),
         "kind": shape.kind.name,
         "form": form,
         "tables": side_names(tables),

@@ -123,14 +123,14 @@ class Evaluating:
         needs: Needs = (("query", await self._tables_read(group, owner)),)
         when, condition = group.trigger.when, None
         if when is not None:
-            needs += (("subscribe", self._engine.tables_named(when)),)
+            needs += (("subscribe", self._engine.catalogue.tables_named(when)),)
         elif group.trigger.tables:
-            needs += (("subscribe", self._engine.tables_spelt(group.trigger.tables)),)
+            needs += (("subscribe", self._engine.catalogue.spelt(group.trigger.tables)),)
         for action, tables in needs:
             access.check(action, tables)
         if when is not None:
             refuse_views(self._engine, when, access, condition=True)
-            condition = self._engine.condition_needed(when)
+            condition = self._engine.catalogue.condition_needed(when)
             self.conditionals.check_share(owner, condition)
         one = self.conditionals.find(group)
         if one is None:
@@ -165,7 +165,7 @@ class Evaluating:
         """Listen to its condition, before it is run for the first time: no change of it is missed."""
         trigger = one.trigger
         try:
-            self.conditionals.follow(one, self._engine.followable(trigger.tables))
+            self.conditionals.follow(one, self._engine.catalogue.followable(trigger.tables))
             if trigger.when is not None:
                 watched = await self._working.do(one.owner, self._watching(one, trigger.when, trigger.parameters))
                 self.conditionals.watch(one, watched)

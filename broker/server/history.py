@@ -86,7 +86,7 @@ class HistoryReads:
         access.check("query", (table,))
         if self._directory is None:
             raise NoHistory(self._server)
-        store = self._engine.store_of(table)
+        store = self._engine.catalogue.store(table)
         return Life(store.table, store.created), self._directory.readable_from
 
     def _reading(self, request: Asked[ReadChanges] | Asked[ReadTable]) -> HistoryRequest:

@@ -49,7 +49,7 @@ def server_metrics(server: Server) -> list[Metric]:
         Gauge("hullcast_staged_bytes", "First answers waiting to be fetched.", server.subscribing.staged_bytes),
         each(
             Gauge("hullcast_table_rows", "Rows.", labels=["table"]),
-            {name: engine.rows(name) for name in engine.shown_tables},
+            {name: engine.rows(name) for name in engine.catalogue.shown_tables},
         ),
         Gauge(
             "hullcast_channels", "Channels that subscribers elsewhere attend, or did lately.", len(server.attendance)

@@ -153,7 +153,7 @@ class Queries:
             body = await self._answer(asked, arrived, seq)
         except UnknownTable as error:
             self.failed += 1
-            raise UnknownTable(error.table, tuple(self._engine.shown_tables)) from error
+            raise UnknownTable(error.table, tuple(self._engine.catalogue.shown_tables)) from error
         except TimeoutError:
             raise self._missed(asked.body.deadline_s or 0.0, arrived) from None
         except Exception:
@@ -169,7 +169,7 @@ class Queries:
         deadline = None if query.deadline_s is None else arrived + query.deadline_s
         async with asyncio.timeout_at(_loop_time(deadline)):
             tables = await self._ready(access.owner, query.sql, seq)
-        access.check("query", self._engine.spelt(tables))  # with the rights in force now
+        access.check("query", self._engine.catalogue.spelt(tables))  # with the rights in force now
         ticket = os.urandom(TICKET_BYTES)
         terms = (query.freshness, query.deadline_s, query.priority, query.read_set == "consistent")
         ask = Ask(0, access.owner, query.sql, tuple(query.parameters), tables, arrived, ticket, *terms)
@@ -185,7 +185,7 @@ class Queries:
             await self.warehouse.start()
             tables = await self._tables_of(owner, sql)
             await self.warehouse.wait_released(seq)
-            if self._tables_as_of == self._engine.definitions:
+            if self._tables_as_of == self._engine.catalogue.definitions:
                 return tables
 
     async def run_once(self, owner: str, sql: str, parameters: tuple[Scalar, ...]) -> tuple[bytes, LargeAnswer | None]:
@@ -199,17 +199,18 @@ class Queries:
     async def tables_read(self, owner: str, sql: str) -> list[str]:
         """The tables that a text reads, as they were created; raises why it cannot be read."""
         tables = await self._ready(owner, sql, 0)
-        return self._engine.spelt(tables)
+        return list(self._engine.catalogue.spelt(tables))
 
     async def _tables_of(self, owner: str, sql: str) -> tuple[str, ...]:
         """The tables a text reads (folded names); read once, in a worker: parsing may take its time."""
-        if self._tables_as_of != self._engine.definitions:
-            self._tables, self._tables_as_of = {}, self._engine.definitions  # a text may mean another table now
+        if self._tables_as_of != self._engine.catalogue.definitions:
+            self._tables = {}  # a text may mean another table now
+            self._tables_as_of = self._engine.catalogue.definitions
         known = self._tables.get(sql)
         if known is None:
-            as_of = self._engine.definitions
+            as_of = self._engine.catalogue.definitions
             known = await self.warehouse.tables_of(owner, sql)
-            if self._tables_as_of == as_of == self._engine.definitions:
+            if self._tables_as_of == as_of == self._engine.catalogue.definitions:
                 if len(self._tables) >= REMEMBERED:
                     self._tables.clear()
                 self._tables[sql] = known
@@ -284,7 +285,7 @@ class Queries:
         if kept is None or kept.owner != asked.access.owner:
             why = f"it was not fetched for {KEPT_S:g} s, or the connection was lost, or the server was restarted"
             raise AnswerGone(part, why)
-        asked.access.check("query", self._engine.spelt(kept.tables))
+        asked.access.check("query", self._engine.catalogue.spelt(kept.tables))
         if part not in (kept.fetched, kept.fetched + 1) or part < 1:
             raise AnswerGone(part, "portions are fetched in their order")
         return Wait(FETCHES, partial(self._fetch, kept, part))

@@ -139,7 +139,11 @@ def execute_first(s: Server, asked: Asked[Execute]) -> Wait | None:
     """A view is made before there is such a view; a derived stream needs files that the streams process can read."""
     try:
         statement = parse_statement(asked.body.sql)
-        if isinstance(statement, CreateView) and _is_admin(asked.access) and s.engine.bound(statement) is not None:
+        if (
+            isinstance(statement, CreateView)
+            and _is_admin(asked.access)
+            and s.engine.catalogue.bound(statement) is not None
+        ):
             return _or_refused(s, asked, s.views.wait(statement, asked.access.owner))
     except HullcastError:
         return None  # whoever executes it says what is wrong
@@ -193,7 +197,7 @@ def subscribe_first(s: Server, asked: Asked[Subscribe]) -> Wait | None:
         return wait
     texts = [group.sql for group in asked.body.groups if group.trigger is None and _may_join(group.sql)]
     try:
-        joins = len(texts) > READ_AT_ONCE or any(s.engine.join_to_make(sql) is not None for sql in texts)
+        joins = len(texts) > READ_AT_ONCE or any(s.engine.catalogue.join_to_make(sql) is not None for sql in texts)
     except HullcastError:
         return None  # whoever subscribes says what is wrong
     return Wait(FILES, partial(_files, s)) if joins else None

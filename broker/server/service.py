@@ -150,7 +150,6 @@ class Server:
             limit_bytes=settings.stream_queue_bytes,
             memory_bytes=settings.stream_memory_bytes,
         )
-        engine.joins_need = self.streams.needs
         known = (self.attendance, self.retention, self.conditionals, self.leaving.wanted)
         self.changing = Changing(engine, storage.publishers, *known, settings.batch_rows, self.streams, self.commits)
         self.upkeep = Upkeep(self.changing, self.commits, self.pipeline, self.working)

@@ -25,7 +25,7 @@ def server_status(server: Server) -> dict[str, object]:
         "seq": engine.seq,
         "through": server.children.through,
         "requests": server.hall.requests,
-        "tables": {name: engine.rows(name) for name in engine.shown_tables},
+        "tables": {name: engine.rows(name) for name in engine.catalogue.shown_tables},
         "streams": {
             stream.store.table.name: stream.facts()
             for stream in engine.streams.values()
@@ -75,7 +75,7 @@ def _channel(server: Server, number: int) -> dict[str, object]:
     ranges = {"distinct": distinct, "wanted": wanted, "lingering": attending.lingering_ranges}
     return {
         "number": number,
-        "name": server.engine.channel_shown(attending.channel),
+        "name": server.engine.catalogue.channel_shown(attending.channel),
         "updates": statistics.updates,
         "messages": statistics.messages,
         "ignorable": statistics.ignorable,

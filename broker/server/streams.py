@@ -178,10 +178,10 @@ class StreamsProcess:
         """Called now and then: start the process if there are derived streams, kill one that hangs, and ask how its
         operators are."""
         self._child.watch(now)
-        if not self._engine.derived:
+        if not self._engine.streams.derived:
             self._reading_from, self._passed_over = self._engine.seq, self._unread
         if not self.running:
-            if self._engine.derived:
+            if self._engine.streams.derived:
                 self._child.keep_started(now, self._start)
             return
         self.on_release()
@@ -218,7 +218,7 @@ class StreamsProcess:
 
     def _note_tables(self) -> None:
         """Let the log say how far joins with tables are: it is kept from there on (`needed_behind`)."""
-        for stream in self._engine.derived:
+        for stream in self._engine.streams.derived:
             consumed, noted = stream.consumed, self._noted.get(stream)
             if consumed is None or not self._reads_table(stream):
                 continue
@@ -258,7 +258,7 @@ class StreamsProcess:
         if self._directory.log.pending_bytes and self._directory.log is not self._log:
             self._write()
         synced = self._directory.log.synced_seq
-        if self._definitions != self._engine.definitions:
+        if self._definitions != self._engine.catalogue.definitions:
             self._tell_queries(synced)
         due = {name: [word for word in words if word.seq <= synced] for name, words in self._words.items()}
         said = {name: tuple(words) for name, words in due.items() if words}
@@ -286,7 +286,7 @@ class StreamsProcess:
         self.on_release()
 
     def _tell_queries(self, synced: int) -> None:
-        derived = {fold(stream.store.table.name): stream for stream in self._engine.derived}
+        derived = {fold(stream.store.table.name): stream for stream in self._engine.streams.derived}
         for name, one in list(self._known.items()):
             if derived.get(name) is not one.stream:
                 self._child.write(CloseQuery(one.number))
@@ -301,7 +301,7 @@ class StreamsProcess:
                 later = True
                 continue
             self._open(name, stream, synced)
-        self._definitions = -1 if later else self._engine.definitions
+        self._definitions = -1 if later else self._engine.catalogue.definitions
 
     def _open(self, name: str, stream: Stream, synced: int, *, lost: str = "") -> None:
         """Open a derived stream: behind what it has, or, if that cannot be (`lost` says why), from now on."""
@@ -325,15 +325,15 @@ class StreamsProcess:
     def _terms_of(self, stream: Stream) -> QueryTerms:
         """What makes a derived stream; its text is read once."""
         if stream not in self._terms:
-            self._terms = {one: terms for one, terms in self._terms.items() if one in self._engine.derived}
-            self._terms[stream] = terms_of(stream.store.table, self._engine.stores)
+            self._terms = {one: terms for one, terms in self._terms.items() if one in self._engine.streams.derived}
+            self._terms[stream] = terms_of(stream.store.table, self._engine.catalogue.stores)
         return self._terms[stream]
 
     def needs(self, stream: Stream) -> int | None:
         """The last position of a stream that no derived stream needs any more, to go on from what it has consumed; None
         if none is made of it."""
         name, found = fold(stream.store.table.name), []
-        for made in self._engine.derived:
+        for made in self._engine.streams.derived:
             terms = self._terms_of(made)
             sides = [side for side in (terms.left, terms.right) if side is not None and not side.is_table]
             names = [fold(side.life.table.name) for side in sides]
@@ -351,13 +351,13 @@ class StreamsProcess:
 
     def check_room(self, table: Table, but: Stream | None = None) -> None:
         """TooLarge if there is no room for what a derived stream would keep, beside all others (`but` one)."""
-        others = sum(self._kept_bytes(stream) for stream in self._engine.derived if stream is not but)
-        check_kept(others, self._needed_bytes(terms_of(table, self._engine.stores)), self._memory_bytes)
+        others = sum(self._kept_bytes(stream) for stream in self._engine.streams.derived if stream is not but)
+        check_kept(others, self._needed_bytes(terms_of(table, self._engine.catalogue.stores)), self._memory_bytes)
 
     def _needed_bytes(self, terms: QueryTerms) -> int:
         """What a join keeps in memory, as far as that is known before it does."""
         query = query_of(terms, lambda end: 0.0 if isinstance(end, str) else end)
-        return kept_bytes(query, kept_counts(terms, self._engine.streams, self._engine.stores))
+        return kept_bytes(query, kept_counts(terms, self._engine.streams, self._engine.catalogue.stores))
 
     def _kept_bytes(self, stream: Stream) -> int:
         """What the join of a derived stream keeps, or will."""
@@ -382,11 +382,11 @@ class StreamsProcess:
         """The log behind this sequence number is needed to go on with joins with tables, whose rows are those of each
         tuple's own moment; None if there are none. Not what is further behind than publishers may leave a join: then
         the log would grow without end, and the join begins again."""
-        needed = [self._durable(stream) for stream in self._engine.derived if self._reads_table(stream)]
+        needed = [self._durable(stream) for stream in self._engine.streams.derived if self._reads_table(stream)]
         return min((seq for seq in needed if self._engine.seq - seq <= MOST_KEPT), default=None)
 
     def _reads_table(self, stream: Stream) -> bool:
-        return any(table.stream is None for table in self._engine.made_of(stream.store.table).tables)
+        return any(table.stream is None for table in self._engine.catalogue.made_of(stream.store.table).tables)
 
     def _durable(self, stream: Stream) -> int:
         """Up to which update a derived stream has consumed the log, by what would be known after a crash."""
@@ -429,7 +429,7 @@ class StreamsProcess:
 
     def _is_joined(self, table: str) -> bool:
         """Whether a join reads a stream, or will when there is a process again."""
-        joins = (self._known.get(fold(made.name)) for made in self._engine.reading(table))
+        joins = (self._known.get(fold(made.name)) for made in self._engine.streams.reading(table))
         return any(one is None or one.failed is None for one in joins)
 
     # -- what it says ------------------------------------------------------------------------------------------
@@ -510,7 +510,7 @@ class StreamsProcess:
         """What runs, what waits, and how far behind it is, as of half a second ago at most (operators: of a second)."""
         synced = 0 if self._directory is None else self._directory.log.synced_seq
         counters = {key: value for key, value in self._report.counters.items() if key != "policy"}
-        derived = [(stream.store.table.name, self._facts(stream)) for stream in self._engine.derived]
+        derived = [(stream.store.table.name, self._facts(stream)) for stream in self._engine.streams.derived]
         return {
             "running": self.running,
             "processes": self.processes,
@@ -518,7 +518,7 @@ class StreamsProcess:
             "behind": max(0, synced - self._report.read) if self.running else 0,
             "limit_bytes": self._limit_bytes,
             "memory_bytes": self._memory_bytes,
-            "full": self._engine.spelt(sorted(self._report.full)),
+            "full": list(self._engine.catalogue.spelt(sorted(self._report.full))),
             "refused": self.refused,
             **counters,
             "derived": {name: facts for name, facts in derived if not is_hidden(name)},
@@ -541,11 +541,11 @@ class StreamsProcess:
         name = fold(table.name)
         one, counts = self._known.get(name), self._counts.get(name)
         memory = None if one is None else one.memory
-        kept = self._engine.made_of(table).shape.memory
+        kept = self._engine.catalogue.made_of(table).shape.memory
         waiting = 0 if one is None else sum(operator.waiting for path in one.paths for operator in path.operators)
         behind_s, slowest = self._waits_for(stream)
         return {
-            "source": self._engine.source_shown(table),
+            "source": self._engine.catalogue.source_shown(table),
             "results": 0 if counts is None else counts.results,
             "memory": None if memory is None else {**asdict(memory), "missed_share": memory.missed_share},
             "memory_limit": kept,
@@ -563,7 +563,8 @@ class StreamsProcess:
         """Of a join of two streams with times: how far what it has consumed is behind the one that is ahead, in
         seconds, and the name of the other one, whose time it waits for."""
         sources = [
-            self._engine.streams.get(fold(table.name)) for table in self._engine.made_of(stream.store.table).tables
+            self._engine.streams.get(fold(table.name))
+            for table in self._engine.catalogue.made_of(stream.store.table).tables
         ]
         known = [source for source in sources if source is not None and source.store.table.time is not None]
         if len(known) < 2 or not all(np.isfinite(source.order.time) for source in known):
@@ -580,20 +581,20 @@ class StreamsProcess:
         stream = self._engine.streams.get(fold(table.name))
         if stream is None:
             facts: dict[str, Any] = {
-                "source": self._engine.source_shown(table),
+                "source": self._engine.catalogue.source_shown(table),
                 "memory": None,
-                "memory_limit": self._engine.made_of(table).shape.memory,
+                "memory_limit": self._engine.catalogue.made_of(table).shape.memory,
                 "kept_bytes": 0,
-                "needed_bytes": self._needed_bytes(terms_of(table, self._engine.stores)),
+                "needed_bytes": self._needed_bytes(terms_of(table, self._engine.catalogue.stores)),
             }
         else:
             facts = self._facts(stream)
         if one is not None and one.paths:
             paths = [path_facts(path) for path in one.paths]
         else:
-            paths = planned_paths(terms_of(table, self._engine.stores))
+            paths = planned_paths(terms_of(table, self._engine.catalogue.stores))
         for path in paths:
-            (path["stream"],) = self._engine.spelt([path["stream"]])
+            (path["stream"],) = self._engine.catalogue.spelt([path["stream"]])
         return {**facts, "made": stream is not None, "policy": self.policy, "paths": paths}
 
 

@@ -295,11 +295,11 @@ class Subscribing:
         """A group's channel (opened if need be), and whether what it missed since then is still here."""
         attended: Attended
         if group.trigger is None:
-            request.access.check("subscribe", self._engine.tables_named(group.sql))
+            request.access.check("subscribe", self._engine.catalogue.tables_named(group.sql))
             refuse_views(self._engine, group.sql, request.access)
-            self._attendance.shares.check(request.owner, self._engine.channel_needed(group.sql))
+            self._attendance.shares.check(request.owner, self._engine.catalogue.channel_needed(group.sql))
             self._make_for(group.sql, request.owner)
-            yield from self._freed(self._engine.tables_named(group.sql))
+            yield from self._freed(self._engine.catalogue.tables_named(group.sql))
             attended = yield from self._engine.attending(group.sql, parameter_columns(group), group.count)
             needs: Needs = (("subscribe", attended.reads),)
             costs: str | None = attended.channel.name
@@ -541,7 +541,7 @@ class Subscribing:
 def refuse_views(engine: ServedEngine, sql: str, access: Access, *, condition: bool = False) -> None:
     """SqlError if a subscription or a condition names a view. It names no view that the sender may not query, and no
     table that the sender may not read."""
-    views = engine.views_named(sql)
+    views = engine.catalogue.views_named(sql)
     if not views:
         return
     access.check("query", [view.name for view in views])
@@ -550,7 +550,7 @@ def refuse_views(engine: ServedEngine, sql: str, access: Access, *, condition: b
         access.check("subscribe", names)
     except NotPermitted:
         names = []
-    raise engine.not_pushed(views[0], sql, names, condition=condition)
+    raise engine.catalogue.not_pushed(views[0], sql, names, condition=condition)
 
 
 def _of_another_stream(group: Group) -> Group:

@@ -40,7 +40,7 @@ class ViewMaking:
         return Wait(VIEWS, partial(self._make, statement, owner))
 
     async def _make(self, statement: CreateView, owner: str) -> int | None:
-        name, others = fold(statement.name), len(self._engine.views) + len(self._making)
+        name, others = fold(statement.name), len(self._engine.catalogue.views) + len(self._making)
         if name in self._making:
             raise Overloaded(f"requests to create view {statement.name}", 1)
         if others >= MOST_VIEWS:
@@ -53,7 +53,7 @@ class ViewMaking:
 
     def executed(self, statement: CreateView, number: int | None) -> None:
         """The statement was executed, or refused in the end: then nothing is left of the view."""
-        if number is not None and fold(statement.name) not in self._engine.views:
+        if number is not None and fold(statement.name) not in self._engine.catalogue.views:
             self._warehouse.unmake_view(number)
 
     async def _make_as_it_is(self, statement: CreateView, owner: str) -> int | None:
@@ -62,7 +62,7 @@ class ViewMaking:
         while True:
             await self._warehouse.start()
             await self._warehouse.wait_released(self._engine.seq)
-            definition = self._engine.bound(statement)
+            definition = self._engine.catalogue.bound(statement)
             if definition is None:
                 return None
             life = life_of(definition, self._engine)
@@ -70,7 +70,7 @@ class ViewMaking:
             try:
                 if definition.response_time_s < shortest_s:
                     raise PromiseTooShort(definition.name, definition.response_time_s, rounded_up(shortest_s))
-                if self._engine.bound(statement) == definition and life_of(definition, self._engine) == life:
+                if self._engine.catalogue.bound(statement) == definition and life_of(definition, self._engine) == life:
                     return number
             except HullcastError:
                 self._warehouse.unmake_view(number)

@@ -156,7 +156,7 @@ def _read(file: int, size: int, offset: int) -> bytes:
 def life_of(view: ViewDefinition, engine: ServedEngine) -> ViewLife:
     """A view as files know it. When it was created does not matter: what a file of the same definition over the same
     tables holds is right for this one, too."""
-    stores = [engine.store_of(table.name) for table in view.tables]
+    stores = [engine.catalogue.store(table.name) for table in view.tables]
     bases = tuple(Life(store.table, store.created) for store in stores)
     return ViewLife(view, max(life.created for life in bases), bases)
 
@@ -247,12 +247,13 @@ class Warehouse:
         hangs."""
         self.on_release()  # files that replies do not wait for are written now and then
         self._child.watch(now)
-        due = self._definitions != self._engine.definitions if self.running else self._has_feeds()
+        due = self._definitions != self._engine.catalogue.definitions if self.running else self._has_feeds()
         if due:
             self._child.keep_started(now, self._keep_told)
 
     def _has_feeds(self) -> bool:
-        return bool(self._engine.views) or any(table.feed is not None for table in self._engine.tables.values())
+        catalogue = self._engine.catalogue
+        return bool(catalogue.views) or any(table.feed is not None for table in catalogue.tables.values())
 
     async def _keep_told(self) -> None:
         await self.start()
@@ -261,13 +262,13 @@ class Warehouse:
     # -- what it is told -------------------------------------------------------------------------------------
 
     async def _tell_all_tables(self) -> None:
-        while self._definitions != self._engine.definitions:
+        while self._definitions != self._engine.catalogue.definitions:
             await self._tell_tables()
 
     async def _tell_tables(self) -> None:
         """Let the process know what tables there are, some at a time."""
-        definitions, stores = self._engine.definitions, dict(self._engine.stores)
-        views = dict(self._engine.views)
+        definitions, stores = self._engine.catalogue.definitions, dict(self._engine.catalogue.stores)
+        views = dict(self._engine.catalogue.views)
         told = 0
         for name in [name for name in self._known if name not in stores and name not in views]:
             del self._known[name]
@@ -281,7 +282,7 @@ class Warehouse:
             if told % TABLES_AT_ONCE == 0:
                 await asyncio.sleep(0)
         for name, view in views.items():  # after the tables that they read
-            if self._engine.views.get(name) is not view:  # dropped meanwhile, and perhaps its tables, too
+            if self._engine.catalogue.views.get(name) is not view:  # dropped meanwhile, and perhaps its tables, too
                 continue
             if self._known.get(name) is not view and all(fold(table.name) in self._known for table in view.tables):
                 self._known[name] = view
@@ -315,7 +316,7 @@ class Warehouse:
         if through == self._through and not counts:
             return
         self._through, self._told_at = through, time.monotonic()
-        stores = self._engine.stores
+        stores = self._engine.catalogue.stores
         tables = {name: count for store, count in counts.items() if stores.get(name := fold(store.table.name)) is store}
         self._child.write(Released(through, self._told_at, tables))
 

@@ -27,15 +27,15 @@ class WindowLimits:
     @property
     def size_bytes(self) -> int:
         """What all windows take, or will take with as many tuples as they may have, where that is known."""
-        return sum(window.promised_bytes for window in self._engine.windows().values())
+        return sum(window.promised_bytes for window in self._engine.streams.windows().values())
 
     def admit(self, sql: str, owner: str) -> None:
         """Note who opens the window that a subscription needs, if it is not there; the caller opens it right away.
         TooLarge or Overloaded if there are too many, or if it would take too much memory."""
-        planned = self._engine.window_to_open(sql)
+        planned = self._engine.catalogue.window_to_open(sql)
         if planned is None:
             return
-        windows = self._engine.windows()
+        windows = self._engine.streams.windows()
         self._opened_by = {name: opener for name, opener in self._opened_by.items() if name in windows}
         if list(self._opened_by.values()).count(owner) >= MOST_WINDOWS // 2:
             what = "different windows over streams of one client (share some: WHERE comes after the window)"

@@ -19,10 +19,10 @@ def test_the_statements_of_the_page_run_one_after_the_other() -> None:
     for statement in STATEMENTS:
         if statement.startswith("SELECT"):
             if "hullcast" not in statement and ".." not in statement:
-                engine.tables_of(statement)
-                engine.join_to_make(statement)  # SqlError if it is a join that cannot be
+                engine.catalogue.tables_of(statement)
+                engine.catalogue.join_to_make(statement)  # SqlError if it is a join that cannot be
                 selects += 1
         else:
             engine.execute(statement)
     assert selects >= 6
-    assert [stream.store.table.name for stream in engine.derived] == ["HOT", "LARGE"]
+    assert [stream.store.table.name for stream in engine.streams.derived] == ["HOT", "LARGE"]

@@ -83,7 +83,7 @@ class BaseTables(Ledger):
         return list(rows.values())
 
     def life_of(self, table: str) -> Life:
-        store = self.data.engine.store_of(table)
+        store = self.data.engine.catalogue.store(table)
         return Life(store.table, store.created)
 
     def view(self, sql: str) -> ViewLife:

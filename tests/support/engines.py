@@ -15,7 +15,7 @@ DISTINCT = "SELECT DISTINCT Y FROM T WHERE X BETWEEN ? AND ?"
 COUNT = "SELECT COUNT(*) FROM T WHERE X BETWEEN ? AND ?"
 
 
-def engine_with(*rows: dict[str, Any], **options: int) -> Engine:
+def engine_with(*rows: dict[str, Any], **options: Any) -> Engine:
     engine = Engine(**options)
     engine.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, X REAL, Y REAL, N INTEGER NOT NULL, P TEXT, W TIMESTAMP)")
     if rows:

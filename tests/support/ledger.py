@@ -120,5 +120,5 @@ class Ledger:
 
     @property
     def life(self) -> Life:
-        store = self.data.engine.store_of("T")
+        store = self.data.engine.catalogue.store("T")
         return Life(store.table, store.created)

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from hullcast.broker.engine.served import ServedEngine
+from hullcast.broker.engine.stream import Stream
 from hullcast.broker.log.publishers import Publishers
 from hullcast.broker.scheduling.driver import Work
 from hullcast.broker.server.access import Access, Asked
@@ -30,6 +31,9 @@ from hullcast.network.wire.frames import Request
 
 class NoJoins:
     """There is no process that joins streams: it refuses nothing, and need not know."""
+
+    def needs(self, stream: Stream) -> int | None:
+        return None
 
     def refuse_more(self, table: str) -> None: ...
     def check_room(self, stream: Table) -> None: ...

@@ -448,7 +448,7 @@ async def test_a_request_with_very_many_texts_is_not_read_in_one_go(monkeypatch:
         await client.execute("CREATE STREAM TICKS (K INTEGER, P REAL)")
         read: list[str] = []
         at_once: list[int] = []
-        parse, asked_for = server.engine._parse, server.on_request
+        parse, asked_for = server.engine.catalogue.parse, server.on_request
 
         def parsed(sql: str) -> Any:
             read.append(sql)

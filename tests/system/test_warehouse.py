@@ -131,7 +131,7 @@ async def test_a_table_that_was_dropped_is_forgotten(tmp_path: Path) -> None:
             await hc.execute(f"CREATE TABLE T{i} (K INTEGER PRIMARY KEY)")
             await hc.publish(f"T{i}", {"K": np.arange(10)})
             assert await hc.query(f"SELECT count(*) FROM T{i}") == [(10,)]
-            stores.append(weakref.ref(server.engine.store_of(f"T{i}")))
+            stores.append(weakref.ref(server.engine.catalogue.store(f"T{i}")))
             await hc.execute(f"DROP TABLE T{i}")
         gc.collect()
         assert [store() is None for store in stores] == [True] * 3
@@ -271,7 +271,7 @@ async def test_rows_of_dropped_tables_are_forgotten(tmp_path: Path) -> None:
             await hc.execute(f"CREATE TABLE T{i} (K INTEGER PRIMARY KEY)")
             await hc.publish(f"T{i}", {"K": np.arange(10_000)})
             assert await hc.query(f"SELECT count(*) FROM T{i}") == [(10_000,)]
-            gone.append(weakref.ref(server.engine.store_of(f"T{i}").alive))
+            gone.append(weakref.ref(server.engine.catalogue.store(f"T{i}").alive))
             await hc.execute(f"DROP TABLE T{i}")
         await hc.execute(CREATE)
         assert await hc.query("SELECT count(*) FROM T") == [(0,)]

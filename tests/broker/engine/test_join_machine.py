@@ -136,7 +136,7 @@ class JoinHistory(EngineHistory):
         (key,) = [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)] or [None]
         for asked, contents in self.contents.items():
             self.contents[asked] = self.oracle.contents(asked.sql, *asked.parameters)
-            query = self.engine._parse(asked.sql)
+            query = self.engine._catalogue.parse(asked.sql)
             shape = query.shape
             assert shape.on is not None
             refs = {*shape.ranges, *shape.partition, *shape.projection, Ref(0, shape.on.left), Ref(1, shape.on.right)}

@@ -169,7 +169,7 @@ class SlicedWindows(RuleBasedStateMachine):
         if not hasattr(self, "engine"):
             return
         self.model.kept_from = len(self.model.tuples) - self.engine.rows("TRADES")
-        for window in self.engine.windows().values():
+        for window in self.engine.streams.windows().values():
             window.check()
         for one in self.all:
             if one.subscription is None:
@@ -201,7 +201,7 @@ def test_a_window_that_grows_and_shrinks_keeps_its_tuples_where_they_are(
     engine = ServedEngine()
     engine.execute(TRADES)
     subscription = engine.subscribe(f"SELECT MIN(PRICE) FROM TRADES {window}")
-    (table,) = engine.windows().values()
+    (table,) = engine.streams.windows().values()
     second, slots = 0.0, dict[float, int]()
     for step in range(150):
         burst = 4 if step % 50 < 25 else 1
@@ -311,7 +311,7 @@ def test_a_heartbeat_lets_a_few_tuples_go_and_the_others_follow() -> None:
     desk.ask(bodies.Publish("TRADES", columns, absent, ME, desk.number))
     desk.subscribe("SELECT COUNT(*) FROM TRADES [RANGE '5s']")
     assert not desk.office.changing.unsettled
-    (window,) = desk.engine.windows().values()
+    (window,) = desk.engine.streams.windows().values()
     heartbeat = desk.execute(advance_text("TRADES", moment(9).timestamp() * 1e6))
 
     def used(outcome: Outcome) -> int:
@@ -346,9 +346,9 @@ def test_a_stream_is_not_dropped_under_a_window_that_is_being_loaded() -> None:
     with pytest.raises(TableInUse, match="ROWS 5000"):
         engine.execute("DROP STREAM TRADES")
     engine.tidy()
-    assert len(engine.windows()) == 1
+    assert len(engine.streams.windows()) == 1
     work.close()
-    assert not engine.windows()
+    assert not engine.streams.windows()
     engine.execute("DROP STREAM TRADES")
 
 
@@ -393,7 +393,7 @@ def test_windows_that_would_take_too_much_memory_are_not_opened() -> None:
         TooLarge, match=rf"ROWS 1000000.*stream_window_bytes\): {1_000_000 * each:,} is more than .* 1,048,576"
     ):
         subscribe("[ROWS 1000000]")
-    assert not engine.windows()
+    assert not engine.streams.windows()
     subscribe("[ROWS 25000]")  # which it may have some day
     assert limits.size_bytes == 25_000 * each
     with pytest.raises(Overloaded, match=r"\(stream_window_bytes; 825,000 are taken, .*RANGE '1m'.*1,048,576"):

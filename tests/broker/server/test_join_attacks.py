@@ -25,7 +25,7 @@ def desk_with(**granted: object) -> Desk:
     desk = Desk()
 
     def make_for(sql: str, owner: str) -> None:
-        statement = desk.engine.join_to_make(sql)
+        statement = desk.engine.catalogue.join_to_make(sql)
         if statement is not None:
             desk.engine.execute(statement)
 
@@ -88,7 +88,7 @@ def test_bad_windows_are_refused_in_words(window: str) -> None:
     join = f"SELECT r.A FROM R [{window}] r JOIN S [ROWS 1] s ON r.K = s.K"
     for sql in (join, f"SELECT COUNT(*) FROM R [{window}]"):
         with pytest.raises(UsageError):
-            engine.join_to_make(sql)
+            engine.catalogue.join_to_make(sql)
     with pytest.raises(UsageError):
         engine.execute(f"CREATE STREAM X AS {join}")
     assert set(engine.tables) == {"R", "S", "T"}
@@ -113,10 +113,10 @@ def test_joins_over_streams_of_any_name_are_made_and_stored(name: str) -> None:
     for terms in ("", " WITH (memory = 7)"):
         column = f'"{name} 2"'
         join = f'SELECT l.{column} FROM "{name}" [ROWS 5] l JOIN "{name}" [ROWS 6] r ON l.{column} = r.{column}{terms}'
-        statement = engine.join_to_make(join)
+        statement = engine.catalogue.join_to_make(join)
         assert statement is not None
         engine.execute(statement)
-        assert engine.join_to_make(join) is None, "it is there"
+        assert engine.catalogue.join_to_make(join) is None, "it is there"
     engine.execute(advance_text(name, 5e6))
     again = ServedEngine()
     for table in engine.tables.values():

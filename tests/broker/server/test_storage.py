@@ -94,7 +94,7 @@ class Told:
             del self.rows[name], self.lives[name]
             return
         await self.hc.execute(CREATE.format(name))
-        store = self.server.engine.store_of(name)
+        store = self.server.engine.catalogue.store(name)
         self.rows[name], self.lives[name] = {}, Life(store.table, store.created)
         self._remember(self.seq)
 
@@ -265,7 +265,7 @@ async def test_a_full_disk_stops_queries_only_and_not_for_ever(
             await wait_for(lambda: not os.listdir(folder), "the files are removed")
         directory = await server.storage.for_queries()
         assert directory is not first
-        store = server.engine.store_of("T")
+        store = server.engine.catalogue.store("T")
         found = rows_at(HistoryReader(directory.path), Life(store.table, store.created), server.engine.seq)
         assert len(found) == server.engine.rows("T") > 4
 

@@ -30,7 +30,7 @@ def engine() -> ServedEngine:
 
 def derived(made: ServedEngine, select: str) -> QueryTerms:
     made.execute(f"CREATE STREAM D AS {select}")
-    return terms_of(made.tables["D"], made.stores)
+    return terms_of(made.tables["D"], made.catalogue.stores)
 
 
 def test_a_window_join_is_told_with_its_constants() -> None:

@@ -103,7 +103,7 @@ class StreamLedger(Ledger):
         self.logged.append(Logged(done.first, "gone", "stock", (0.0, float(key), 0.0)))
 
     def life_of(self, name: str) -> Life:
-        store = self.data.engine.store_of(name)
+        store = self.data.engine.catalogue.store(name)
         return Life(store.table, store.created)
 
 

@@ -258,7 +258,7 @@ def test_rows_that_lack_columns_take_them_from_what_was_there(tmp_path: Path) ->
     def publish(*rows: dict[str, Any]) -> None:
         log(bodies.Publish("T", *rows_to_columns(list(rows)), b"p" * 16, 1), len(rows))
 
-    life, loader = Life(data.engine.store_of("T").table, 0), Loader(tmp_path)
+    life, loader = Life(data.engine.catalogue.store("T").table, 0), Loader(tmp_path)
     publish({"K": "a", "I": 1, "W": NOON}, {"K": "b", "I": 1, "W": NOON})
     loader.load(life, data.log.seq)
     publish({"K": "a", "I": 2})
