@@ -92,7 +92,7 @@ class Jobs:
     Invariants (`check` tests them):
       J1  No room has more jobs than it may, in all or of one owner: waiting, running, in bytes.
       J2  A job waits only if its room, or its owner in it, has no place.
-      J3  A job of a request is found by that request until it ends.
+      J3  A job of a request is found by that request until it ends, or is given up.
     """
 
     def __init__(self, working: Working, fail: Callable[[BaseException], None]) -> None:
@@ -261,6 +261,7 @@ class Jobs:
         """Nobody needs what a job is for."""
         self.given_up[job.room] += 1
         if job.serving:
+            self._unnote(job)  # stopped once: a second cancel would break into what it does to end
             job.end()
         else:
             self._forget_waiting(job)

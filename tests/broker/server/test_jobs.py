@@ -273,3 +273,31 @@ async def test_whatever_happens_no_limit_is_exceeded_and_every_job_ends_one_way(
 def runs(one: Asked) -> bool:
     assert one.job is not None
     return one.job.serving
+
+
+async def test_a_job_that_is_given_up_and_then_loses_its_link_is_stopped_once_and_ends_in_peace() -> None:
+    async with here() as place:
+        alone, over = Room("reads", at_once=1), asyncio.Event()
+        ended: list[str] = []
+
+        async def read() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:  # as a read of the history: the next one must not begin before its answer has come
+                await over.wait()
+                ended.append("in peace")
+
+        request = Request(1, (1,), Origin(None, ""), b"")
+        place.jobs.put(Job("one", time.monotonic(), 1, None, alone, request, read, lambda _: None))
+        following = place.ask("other", room=alone, route=(2,))
+        await turns()
+        place.jobs.give_up(request)
+        await turns()
+        place.jobs.gone((1,))
+        await turns()
+        assert not following.begun
+        assert place.jobs.given_up[alone] == 1
+        over.set()
+        await turns()
+        assert ended == ["in peace"]
+        assert following.begun
