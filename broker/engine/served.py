@@ -21,7 +21,7 @@ from hullcast.broker.sql.refusals import call, tables_hint, tables_instead
 from hullcast.broker.sql.subscription import ParsedQuery, names_in, parse_subscription
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.sql.view import CreateView
-from hullcast.broker.tables.ingest import ingest, ingest_tuples, joined
+from hullcast.broker.tables.ingest import Encoded, ingest, ingest_tuples, joined
 from hullcast.broker.tables.schema import fold
 from hullcast.network.answers.kinds import KINDS
 from hullcast.network.wire.errors import (
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.sql.view import DropView
     from hullcast.broker.tables.feed import ChangeFeed
-    from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.tables.store import TableStore, Updates
     from hullcast.broker.tables.stream import TimeMark
+    from hullcast.broker.tables.travel import CodedRows
     from hullcast.broker.tables.windows import WindowTable
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.value_columns import Masks, ValueColumns, Values
@@ -135,6 +135,11 @@ class ServedEngine(Engine):
         self._check_sound()
         judge = ingest_tuples if self._streams and fold(table) in self._streams else ingest
         return judge(self._store(table).table, columns, absent, self._interner)
+
+    def recoded(self, rows: CodedRows) -> Encoded:
+        """The codes here of rows that another process of ours has coded; they hold until something is applied."""
+        self._check_sound()
+        return Encoded(rows.recoded(self._interner), partial=False)
 
     def upsert_encoded(self, table: str, batches: Sequence[Encoded]) -> tuple[Batch, Updates]:
         """`upsert` of batches that follow each other, as one; and what it did to the rows. Tuples that a stream no

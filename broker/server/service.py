@@ -72,13 +72,13 @@ if TYPE_CHECKING:
     from hullcast.broker.server.conditionals import Conditional
     from hullcast.broker.server.settings import ServerSettings
     from hullcast.broker.server.subscribing import Prepared
+    from hullcast.broker.streams.messages import MadeTuples
     from hullcast.network.link.peer import Peer
     from hullcast.network.security.curve import Curve
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.arrays import Booleans, Floats
     from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.frames import Origin
-    from hullcast.network.wire.value_columns import ValueColumns
 
 log = logger(__name__)
 
@@ -551,15 +551,13 @@ class Server:
         except Exception as error:  # noqa: BLE001  (a number may be used up without a record of it)
             self._fail(error)
 
-    def _append_results(self, stream: str, columns: ValueColumns) -> None:
-        """Results of a derived stream have their turn among the changes of others. TooLarge if they are too many."""
+    def _append_results(self, stream: str, made: MadeTuples) -> None:
+        """Results of a derived stream have their turn among the changes of others."""
         assert self.pipeline is not None
         try:
-            outcome = self.brain.changing.append(stream, columns, time.monotonic())
+            outcome = self.brain.changing.append(stream, made, time.monotonic())
             for one in (outcome, *outcome.then):
                 self.pipeline.put(Step(_OURS, one, b""), RESULTS_PATIENCE_S)
-        except TooLarge:  # nothing has changed
-            raise
         except Exception as error:  # noqa: BLE001  (tuples may be there without a record of them)
             self._fail(error)
 

@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections import deque
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -39,8 +39,6 @@ from hullcast.broker.streams.operators.operator import check_kept
 from hullcast.broker.streams.plan import kept_bytes, plan_of, query_of
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.tables.schema import AT, fold
-from hullcast.broker.tables.travel import values_of
-from hullcast.network.wire.columns import TextColumn
 from hullcast.network.wire.errors import BadSetting, HullcastError, Overloaded, TooLarge, from_wire, to_wire
 from hullcast.network.wire.logs import logger
 
@@ -52,11 +50,9 @@ if TYPE_CHECKING:
     from hullcast.broker.log.commit_log import CommitLog
     from hullcast.broker.log.recovery import DataDirectory
     from hullcast.broker.streams.memory.bounded_join import BoundedJoinStatistics
-    from hullcast.broker.streams.messages import QueryStart, QueryTerms
+    from hullcast.broker.streams.messages import MadeTuples, QueryStart, QueryTerms
     from hullcast.broker.streams.runner import PathStatistics
     from hullcast.broker.tables.schema import Table
-    from hullcast.network.wire.arrays import Floats
-    from hullcast.network.wire.value_columns import ValueColumns
 
 log = logger(__name__)
 
@@ -123,7 +119,7 @@ class StreamsProcess:
         engine: ServedEngine,
         commit_log: CommitLog,
         files: Callable[[], Awaitable[DataDirectory]],
-        append: Callable[[str, ValueColumns], None],
+        append: Callable[[str, MadeTuples], None],
         mark_gap: Callable[[str, str, tuple[float, int] | None], None],
         note_consumed: Callable[[str], None],
         busy: Callable[[], bool],
@@ -318,7 +314,7 @@ class StreamsProcess:
         reads = tuple(fold(side.life.table.name) for side in (terms.left, terms.right) if side is not None)
         one = _Derived(self._numbers, stream, counts, reads=reads)
         self._known[name] = self._numbered[one.number] = one
-        self._child.write(OpenQuery(one.number, terms, start, gives_way=is_hidden(stream.store.table.name)))
+        self._child.write(OpenQuery(one.number, terms, stream.store.table, start, is_hidden(stream.store.table.name)))
 
     def _terms_of(self, stream: Stream) -> QueryTerms:
         """What makes a derived stream; its text is read once."""
@@ -477,28 +473,13 @@ class StreamsProcess:
         one = self._numbered.get(results.number)
         if one is None or one.failed is not None:
             return
-        try:
-            if len(results.at):
-                self._append_results(one, results)
-        except TooLarge as error:
-            self._child.write(CloseQuery(one.number))
-            self._failed(one.number, error)
-            return
+        if results.made is not None:
+            self._append(one.stream.store.table.name, results.made)
+            one.counts.results += (made := results.made.rows.cells.shape[1])
+            name = fold(one.stream.store.table.name)
+            if not any(name in other.reads for other in self._known.values()):
+                self._unread += made
         one.stream.consumed = results.reached  # not before its results are there: a checkpoint has both, or neither
-
-    def _append_results(self, one: _Derived, results: StreamResults) -> None:
-        table = one.stream.store.table
-        columns: ValueColumns = {}
-        for column, given in zip(table.columns, results.columns, strict=False):  # AT and POSITION are ours
-            is_text = isinstance(given, TextColumn)
-            columns[column.name] = (
-                given if is_text else values_of(column.type, cast("Floats", given), self._engine.texts)
-            )
-        columns[AT.name] = results.at
-        self._append(table.name, columns)
-        one.counts.results += len(results.at)
-        if not any(fold(table.name) in other.reads for other in self._known.values()):
-            self._unread += len(results.at)
 
     # -- for people --------------------------------------------------------------------------------------------
 
