@@ -37,7 +37,7 @@ from hullcast.broker.streams.messages import (
 from hullcast.broker.streams.operators.operator import KeptMemory
 from hullcast.broker.streams.plan import query_of
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
-from hullcast.broker.streams.runner import OperatorFailed, Resume, Runner
+from hullcast.broker.streams.runner import OperatorFailed, Runner
 from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import ColumnType, fold
 from hullcast.broker.tables.values import LONGEST_TEXT_BYTES
@@ -244,7 +244,7 @@ class LiveStreams:
         if shared is not None:
             self._send()  # what the others get and this one does not
             self._later.pop(number, None)  # the others have heard of it
-            after = self._runner.resume(shared).after
+            after = self._runner.reached(shared)
             self._queries[number] = _LiveQuery(shared, terms, made, after, gives_way=gives_way)
             self._follow_sources(terms)
             self._say(QueryOpened(number))
@@ -254,8 +254,8 @@ class LiveStreams:
     def _begin(self, message: OpenQuery, query: StreamQuery, later: list[StreamWords], attempts: int = 1) -> None:
         """Open a query whose windows and table are empty, and fill them bit by bit."""
         number, terms, made, start, gives_way = message
-        resume = Resume(END if start.after is None else start.after, start.bases)  # END: until `skip`
-        running = self._runner.open(query, resume, attached=False)
+        after = END if start.after is None else start.after  # END: until `skip`
+        running = self._runner.open(query, after, attached=False)
         live = _LiveQuery(running, terms, made, BEGINNING, attached=False, gives_way=gives_way)
         self._queries[number] = live
         streams = [terms.left] if terms.right is None or terms.right.is_table else [terms.left, terms.right]

@@ -49,7 +49,6 @@ class QueryTerms(NamedTuple):
     equal: tuple[tuple[int, int], ...]
     out: tuple[tuple[int, int], ...]
     memory: int | None = None
-    memory_policy: str = ""
 
 
 class TimeWord(NamedTuple):

@@ -111,7 +111,7 @@ def query_of(terms: QueryTerms, code: Callable[[RangeEnd], float]) -> StreamQuer
             other = TableInput(name, width, table.key, _ranges(right, code))
         else:
             other = StreamInput(name, width, _ranges(right, code), right.window)
-    return StreamQuery(one, other, terms.equal, terms.out, timed, terms.memory, terms.memory_policy)
+    return StreamQuery(one, other, terms.equal, terms.out, timed, terms.memory)
 
 
 def _ranges(source: SourceTerms, code: Callable[[RangeEnd], float]) -> WantedRanges | None:
