@@ -348,7 +348,7 @@ class Changing:
 
     def append(self, stream: str, made: MadeTuples, now: float) -> Outcome:
         """Add results to the derived stream that they are of."""
-        rows = made.rows.cells.shape[1]
+        rows = made.tuples
         payload = positioned(made.record, rows, self._engine.seq + 1)
         batch, _ = self._engine.upsert_encoded(stream, [self._engine.recoded(made.rows)])
         entry = LogEntry(RecordKind.BATCH, payload, batch.first_seq, rows, NOBODY, 0)

@@ -113,7 +113,7 @@ class _Filling:
     """A query whose windows and table are being filled, some of it at a time."""
 
     message: OpenQuery
-    streams: list[SourceTerms]
+    streams: tuple[SourceTerms, ...]
     times: list[StreamTime]
     pasts: list[StreamPast]
     work: Iterator[None]
@@ -151,7 +151,6 @@ class LiveStreams:
             limit_bytes=begin.limit_bytes,
             memory=KeptMemory(begin.memory_bytes),
         )
-        self._policy = begin.policy
         self._followed: dict[str, _Followed] = {}
         self._queries: dict[int, _LiveQuery] = {}
         self._waiting: list[OpenQuery] = []  # to be opened when all up to their start was read
@@ -192,7 +191,6 @@ class LiveStreams:
                     self._say(QueryPaths(number, self._runner.paths(running), memory, kept))
             case SwitchOperatorPolicy(policy):
                 self._runner.switch(OPERATOR_POLICIES[policy]())
-                self._policy = policy
             case _:
                 raise TypeError(f"the server sent a {type(message).__name__}")
 
@@ -258,7 +256,7 @@ class LiveStreams:
         running = self._runner.open(query, after, attached=False)
         live = _LiveQuery(running, terms, made, BEGINNING, attached=False, gives_way=gives_way)
         self._queries[number] = live
-        streams = [terms.left] if terms.right is None or terms.right.is_table else [terms.left, terms.right]
+        streams = terms.streams
         times = [StreamTime(stream.time, base.time) for stream, base in zip(streams, start.bases, strict=True)]
         for clock, words in zip(times, start.words, strict=False):
             clock.heard(words)
@@ -360,9 +358,8 @@ class LiveStreams:
         self._say(QueryOpened(number))
 
     def _follow_sources(self, terms: QueryTerms) -> None:
-        for source in (terms.left, terms.right):
-            if source is not None:
-                self._followed.setdefault(fold(source.life.table.name), _Followed(source.life)).users += 1
+        for source in terms.sources:
+            self._followed.setdefault(fold(source.life.table.name), _Followed(source.life)).users += 1
 
     def _code(self, end: RangeEnd) -> float:
         return self._interner.code(end) if isinstance(end, str) else float(end)
@@ -375,12 +372,11 @@ class LiveStreams:
             return
         self._runner.close(query.running)
         self._filling = deque(filling for filling in self._filling if filling.message.number != number)
-        for source in (query.terms.left, query.terms.right):
-            if source is not None and query.attached:
-                name = fold(source.life.table.name)
-                self._followed[name].users -= 1
-                if not self._followed[name].users:
-                    del self._followed[name]
+        for source in query.terms.sources if query.attached else ():
+            name = fold(source.life.table.name)
+            self._followed[name].users -= 1
+            if not self._followed[name].users:
+                del self._followed[name]
 
     # -- a turn ------------------------------------------------------------------------------------------------
 
@@ -452,8 +448,7 @@ class LiveStreams:
     def _give_up(self, name: str, error: HullcastError) -> None:
         """A source cannot be read any more: the queries that read it fail, and others go on."""
         for number, query in list(self._queries.items()):
-            sources = [source for source in (query.terms.left, query.terms.right) if source is not None]
-            if query.attached and any(fold(source.life.table.name) == name for source in sources):
+            if query.attached and any(fold(source.life.table.name) == name for source in query.terms.sources):
                 self._close(number)
                 self._say(QueryFailed(number, *to_wire(error)))
 
@@ -568,7 +563,6 @@ class LiveStreams:
             self._read_by_all,
             frozenset(self._runner.full()),
             {
-                "policy": self._policy,
                 **counts._asdict(),
                 "untaken_bytes": self._untaken_bytes,
                 "texts": len(self._interner),

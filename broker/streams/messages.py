@@ -50,6 +50,21 @@ class QueryTerms(NamedTuple):
     out: tuple[tuple[int, int], ...]
     memory: int | None = None
 
+    @property
+    def sources(self) -> tuple[SourceTerms, ...]:
+        """Both sides, or the only one."""
+        return (self.left,) if self.right is None else (self.left, self.right)
+
+    @property
+    def streams(self) -> tuple[SourceTerms, ...]:
+        """Those that are streams."""
+        return tuple(source for source in self.sources if not source.is_table)
+
+    @property
+    def timed(self) -> bool:
+        """Whether it consumes in the order of times: all its streams have some."""
+        return all(stream.time is not None for stream in self.streams)
+
 
 class TimeWord(NamedTuple):
     """A stream had reached a time when all updates up to `seq` were made: nothing behind that is earlier."""
@@ -153,6 +168,11 @@ class MadeTuples(NamedTuple):
         cells[:-2], cells[-2], cells[-1] = results.cells, results.seqs, 0.0  # AT, and POSITION, which the server gives
         columns = valued(stream, cells, texts)
         return cls(encode_tuples(stream.name, dict(columns), rows), CodedRows.of(cells, columns.values()))
+
+    @property
+    def tuples(self) -> int:
+        """How many there are."""
+        return int(self.rows.cells.shape[1])
 
     @property
     def size_bytes(self) -> int:

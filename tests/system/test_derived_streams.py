@@ -340,7 +340,8 @@ async def test_a_join_that_failed_is_begun_again_and_says_so(tmp_path: Path, mon
         server = server_of(made)
         await until(hc, lambda operators: operators["derived"]["L"]["opened"])
         process = server.streams
-        process._failed(process._known["l"].number, HistoryGone("T", 1, 2, "test"))
+        (join,) = process._joins.reading("T")
+        process._failed(join, HistoryGone("T", 1, 2, "test"))
         assert "cannot be read" in (await hc.status())["operators"]["derived"]["L"]["failed"]
         found = await until(hc, lambda operators: operators["derived"]["L"]["gaps"] == 1)
         assert found["derived"]["J"]["gaps"] == 0
