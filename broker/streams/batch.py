@@ -105,6 +105,8 @@ class TupleBatch(NamedTuple):
 def stretches(seqs: Ints, about: int) -> list[slice]:
     """Results cut into stretches of about so many, never between two that one tuple made (`seqs` says which one): so
     the last one of a stretch says which results there were. Only what one tuple made is longer."""
+    if 0 < len(seqs) <= about:
+        return [slice(0, len(seqs))]
     ends = np.append(np.flatnonzero(np.diff(seqs)) + 1, len(seqs))
     found: list[slice] = []
     start = cut = 0
