@@ -321,8 +321,9 @@ class StreamsProcess:
                 self._take_soon()
             case QueryOpened(number) if number in self._numbered:
                 self._numbered[number].state.opened = True
-            case QueryFailed(number, code, arguments) if number in self._numbered:
-                self._failed(self._numbered[number], from_wire(code, arguments))
+            case QueryFailed(number, code, arguments):
+                if (join := self._there(number)) is not None:
+                    self._failed(join, from_wire(code, arguments))
             case QueryPaths(number, paths, memory, kept_bytes) if number in self._numbered:
                 state = self._numbered[number].state
                 state.paths, state.memory, state.kept_bytes = paths, memory, kept_bytes
@@ -331,6 +332,12 @@ class StreamsProcess:
                 self._reading_from = message.read or self._reading_from  # 0: it has just begun
                 while self._tellings and self._tellings[0][0] <= message.read:
                     self._passed_over = self._tellings.popleft()[1]
+
+    def _there(self, number: int) -> DerivedJoin | None:
+        """The join that the process knows by a number; None if its stream was dropped, also if that is not on disk and
+        the process has not heard of it."""
+        join = self._numbered.get(number)
+        return join if join in list(self._joins) else None
 
     def _failed(self, join: DerivedJoin, error: HullcastError) -> None:
         name, state = join.table.name, join.state
@@ -354,7 +361,7 @@ class StreamsProcess:
     def _take(self, results: StreamResults) -> None:
         """Results become tuples of their stream, if there is still one."""
         self._child.write(TookResults(results.batch_number))
-        join = self._numbered.get(results.number)
+        join = self._there(results.number)
         if join is None or join.state.failed is not None:
             return
         if results.made is not None:
