@@ -14,7 +14,7 @@ from hullcast.broker.reformulate.channel import Attended
 from hullcast.broker.reformulate.result import ResultChannel
 from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.sql.query import Shape
-from hullcast.broker.tables.ingest import ingest, ingest_tuples, ingesting, joined
+from hullcast.broker.tables.ingest import Encoded, ingest, ingest_tuples, ingesting, joined
 from hullcast.broker.tables.schema import fold
 from hullcast.network.answers.kinds import KINDS
 from hullcast.network.wire.errors import InvariantBroken, SqlError
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.sql.subscription import ParsedQuery
     from hullcast.broker.tables.feed import ChangeFeed
-    from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.store import TableStore, Updates
+    from hullcast.broker.tables.travel import CodedRows
     from hullcast.network.wire.value_columns import Masks, ValueColumns, Values
 
 
@@ -92,6 +92,11 @@ class ServedEngine(Engine):
         self._changes.check_sound()
         judge = ingest_tuples if self._streams and fold(table) in self._streams else ingest
         return judge(self._catalogue.store(table).table, columns, absent, self._interner)
+
+    def recoded(self, rows: CodedRows) -> Encoded:
+        """The codes here of rows that another process of ours has coded; they hold until something is applied."""
+        self._changes.check_sound()
+        return Encoded(rows.recoded(self._interner), partial=False)
 
     def upsert_encoded(self, table: str, batches: Sequence[Encoded]) -> tuple[Batch, Updates]:
         """`upsert` of batches that follow each other, as one; and what it did to the rows. Tuples that a stream no

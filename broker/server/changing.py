@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from hullcast.broker.engine.stream import StreamGap
-from hullcast.broker.log.payload import decode_batch
+from hullcast.broker.log.payload import decode_batch, positioned
 from hullcast.broker.log.publishers import scoped
 from hullcast.broker.log.record import NOBODY, RecordKind
 from hullcast.broker.queries.derived import is_hidden
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from hullcast.broker.server.conditionals import Conditionals
     from hullcast.broker.server.retention import Retention
     from hullcast.broker.sql.create import Definition
+    from hullcast.broker.streams.messages import MadeTuples
     from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.schema import Table
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.columns import Columns
-    from hullcast.network.wire.value_columns import ValueColumns
 
 #: Rows of publishes that become one batch: more would gain nothing, and the loop stands still while they are applied.
 TOGETHER_ROWS = 4096
@@ -398,14 +398,11 @@ class Changing:
 
     # --- derived streams -----------------------------------------------------------------------------------
 
-    def append(self, stream: str, columns: ValueColumns, now: float) -> Outcome:
-        """Add results to the derived stream that they are of; TooLarge if a record cannot hold them: then nothing has
-        changed."""
-        rows = most_rows(columns)
-        payload = self._positioned(Publish(stream, columns, None, NOBODY, 0), rows, self._engine.seq + 1)
-        if not payload:
-            raise InvariantBroken(f"results of {stream} lack a column")
-        batch, _ = self._engine.upsert_encoded(stream, [self._engine.encoded(stream, columns, None)])
+    def append(self, stream: str, made: MadeTuples, now: float) -> Outcome:
+        """Add results to the derived stream that they are of."""
+        rows = made.tuples
+        payload = positioned(made.record, rows, self._engine.seq + 1)
+        batch, _ = self._engine.upsert_encoded(stream, [self._engine.recoded(made.rows)])
         entry = LogEntry(RecordKind.BATCH, payload, batch.first_seq, rows, NOBODY, 0)
         return replace(self._told(b"", entry, batch, now, stream), then=self._follow(stream, rows, now))
 

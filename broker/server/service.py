@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     import zmq
 
     from hullcast.broker.server.settings import ServerSettings
+    from hullcast.broker.streams.messages import MadeTuples
     from hullcast.network.link.peer import Peer
     from hullcast.network.security.curve import Curve
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.frames import Request
-    from hullcast.network.wire.value_columns import ValueColumns
 
 log = logger(__name__)
 
@@ -156,9 +156,9 @@ class Server:
         self.hidden = HiddenStreams(engine, self.attendance, settings.channel_linger_s, self.changing, self.streams)
         self.windows = WindowLimits(engine, settings.stream_window_bytes)
 
-    def _append_results(self, stream: str, columns: ValueColumns) -> None:
+    def _append_results(self, stream: str, made: MadeTuples) -> None:
         now = time.monotonic()
-        self.commits.change(lambda: [self.changing.append(stream, columns, now)], patience_s=RESULTS_PATIENCE_S)
+        self.commits.change(lambda: [self.changing.append(stream, made, now)], patience_s=RESULTS_PATIENCE_S)
 
     def _make_answers(self, settings: ServerSettings) -> None:
         """What answers subscriptions and questions."""

@@ -105,13 +105,15 @@ class TupleBatch(NamedTuple):
 def stretches(seqs: Ints, about: int) -> list[slice]:
     """Results cut into stretches of about so many, never between two that one tuple made (`seqs` says which one): so
     the last one of a stretch says which results there were. Only what one tuple made is longer."""
-    ends = [*(np.flatnonzero(np.diff(seqs)) + 1).tolist(), len(seqs)]
+    if 0 < len(seqs) <= about:
+        return [slice(0, len(seqs))]
+    ends = np.append(np.flatnonzero(np.diff(seqs)) + 1, len(seqs))
     found: list[slice] = []
-    start = 0
-    for end, following in zip(ends, [*ends[1:], None], strict=True):
-        if end > start and (following is None or following - start > about):
-            found.append(slice(start, end))
-            start = end
+    start = cut = 0
+    while start < len(seqs):
+        cut = max(cut + 1, int(np.searchsorted(ends, start + about, "right")))
+        found.append(slice(start, int(ends[cut - 1])))
+        start = found[-1].stop
     return found
 
 

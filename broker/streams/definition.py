@@ -93,13 +93,11 @@ def start_of(
     Created at 40, when TRADES had come to time 12 and QUOTES to time 10, a join has consumed all up to (10, 40): a
     tuple of QUOTES that comes then, of time 11, is before those of TRADES that wait for it.
     """
-    sides = [side for side in (terms.left, terms.right) if side is not None and not side.is_table]
-    orders = [streams[fold(side.life.table.name)].order for side in sides]
-    timed = all(side.time is not None for side in sides)
+    orders, timed = _orders(terms, streams), terms.timed
     after = _moment(timed, orders, at, created)
     if consumed is not None:
         after = max(after, StreamMoment(*consumed)) if at is not None else StreamMoment(*consumed)
-    bases = [_base(order, side.window, after, timed) for order, side in zip(orders, sides, strict=True)]
+    bases = [_base(order, side.window, after, timed) for order, side in zip(orders, terms.streams, strict=True)]
     words = tuple(
         tuple(TimeWord(mark.position, mark.time) for mark in order.marks if mark.position >= base.seq)
         for order, base in zip(orders, bases, strict=True)
@@ -116,10 +114,9 @@ def kept_counts(terms: QueryTerms, streams: Mapping[str, Stream], stores: Mappin
         return []
     if terms.right.is_table:
         return [len(stores[fold(terms.right.life.table.name)])]
-    sides = (terms.left, terms.right)
-    orders = [streams[fold(side.life.table.name)].order for side in sides]
+    orders = _orders(terms, streams)
     now, found = min(order.time for order in orders), []  # the time up to which both are consumed
-    for order, window in zip(orders, (side.window or StreamWindow() for side in sides), strict=True):
+    for order, window in zip(orders, (side.window or StreamWindow() for side in terms.streams), strict=True):
         first, last = np.searchsorted(order.times, (now - window.range, np.nextafter(now, inf)))
         found.append(int(last - first) if window.rows == inf else int(window.rows))
     return found
@@ -127,23 +124,23 @@ def kept_counts(terms: QueryTerms, streams: Mapping[str, Stream], stores: Mappin
 
 def begins_behind(terms: QueryTerms, streams: Mapping[str, Stream], created: int) -> StreamMoment:
     """The moment up to which a derived stream has consumed its sources when it is created: results are behind it."""
-    sides = [side for side in (terms.left, terms.right) if side is not None and not side.is_table]
-    orders = [streams[fold(side.life.table.name)].order for side in sides]
-    return _moment(all(side.time is not None for side in sides), orders, None, created)
+    return _moment(terms.timed, _orders(terms, streams), None, created)
 
 
 def is_torn(terms: QueryTerms, streams: Mapping[str, Stream], created: int, start: QueryStart) -> bool:
     """Whether tuples are gone that a derived stream has not consumed: some of its results are missing."""
-    sides = [side for side in (terms.left, terms.right) if side is not None and not side.is_table]
-    timed = all(side.time is not None for side in sides)
-    for order in (streams[fold(side.life.table.name)].order for side in sides):
+    for order in _orders(terms, streams):
         if order.removed and start.after is None and order.removed > created:
             return True
         if order.removed and start.after is not None:
-            reached = _reached(order, 0, order.removed) if timed else 0.0
+            reached = _reached(order, 0, order.removed) if terms.timed else 0.0
             if StreamMoment(reached, order.removed) > start.after:
                 return True
     return False
+
+
+def _orders(terms: QueryTerms, streams: Mapping[str, Stream]) -> list[StreamOrder]:
+    return [streams[fold(side.life.table.name)].order for side in terms.streams]
 
 
 def _moment(timed: bool, orders: Sequence[StreamOrder], at: int | None, created: int) -> StreamMoment:

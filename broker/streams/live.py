@@ -23,6 +23,7 @@ from hullcast.broker.streams.messages import (
     BeginStreams,
     CloseQuery,
     GiveWay,
+    MadeTuples,
     OpenQuery,
     QueryFailed,
     QueryOpened,
@@ -36,11 +37,10 @@ from hullcast.broker.streams.messages import (
 from hullcast.broker.streams.operators.operator import KeptMemory
 from hullcast.broker.streams.plan import query_of
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
-from hullcast.broker.streams.runner import OperatorFailed, Resume, Runner
+from hullcast.broker.streams.runner import OperatorFailed, Runner
 from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import ColumnType, fold
-from hullcast.broker.tables.travel import travelling
-from hullcast.network.wire.columns import size_bytes
+from hullcast.broker.tables.values import LONGEST_TEXT_BYTES
 from hullcast.network.wire.errors import HullcastError, InvariantBroken, TooLarge, from_wire, to_wire
 from hullcast.network.wire.logs import logger
 
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from hullcast.broker.streams.operators.table_join import TableChanges
     from hullcast.broker.streams.plan import StreamQuery
     from hullcast.broker.streams.runner import Results
+    from hullcast.broker.tables.schema import Table
+    from hullcast.network.wire.arrays import Floats, Ints
 
 log = logger(__name__)
 
@@ -84,11 +86,11 @@ StreamWords: TypeAlias = "tuple[str, tuple[TimeWord, ...]]"
 
 @dataclass(eq=False, slots=True)
 class _LiveQuery:
-    """A query that is open: its number here, what it reads, and what its results are."""
+    """A query that is open: its number here, what it reads, and the stream of its results."""
 
     running: int
     terms: QueryTerms
-    kinds: tuple[ColumnType, ...]
+    made: Table
     after: StreamMoment  # its results are behind this
     attached: bool = True  # it has all that others have; else its windows are being filled
     gives_way: bool = False  # to publishers
@@ -111,7 +113,7 @@ class _Filling:
     """A query whose windows and table are being filled, some of it at a time."""
 
     message: OpenQuery
-    streams: list[SourceTerms]
+    streams: tuple[SourceTerms, ...]
     times: list[StreamTime]
     pasts: list[StreamPast]
     work: Iterator[None]
@@ -123,7 +125,7 @@ class _Filling:
     @property
     def reached(self) -> int:
         """Up to where it has read what makes results: what is before that only fills windows."""
-        _, _, start, _ = self.message
+        start = self.message.start
         return max(self.at, start.seq if start.after is None else start.after.seq)
 
     def hear(self) -> None:
@@ -149,7 +151,6 @@ class LiveStreams:
             limit_bytes=begin.limit_bytes,
             memory=KeptMemory(begin.memory_bytes),
         )
-        self._policy = begin.policy
         self._followed: dict[str, _Followed] = {}
         self._queries: dict[int, _LiveQuery] = {}
         self._waiting: list[OpenQuery] = []  # to be opened when all up to their start was read
@@ -190,7 +191,6 @@ class LiveStreams:
                     self._say(QueryPaths(number, self._runner.paths(running), memory, kept))
             case SwitchOperatorPolicy(policy):
                 self._runner.switch(OPERATOR_POLICIES[policy]())
-                self._policy = policy
             case _:
                 raise TypeError(f"the server sent a {type(message).__name__}")
 
@@ -236,37 +236,27 @@ class LiveStreams:
         self._say(QueryFailed(number, *to_wire(_worded(error))))
 
     def _open(self, message: OpenQuery) -> None:
-        number, terms, start, gives_way = message
+        number, terms, made, start, gives_way = message
         query = query_of(terms, self._code)
-        sources = [terms.left] if terms.right is None else [terms.left, terms.right]
-        types = [[column.type for column in source.life.table.columns] for source in sources]
-        kinds = tuple(types[side][column] for side, column in terms.out)
         shared = self._runner.share(query) if start.after is None and start.seq == self._read else None
         if shared is not None:
             self._send()  # what the others get and this one does not
             self._later.pop(number, None)  # the others have heard of it
-            after = self._runner.resume(shared).after
-            self._queries[number] = _LiveQuery(shared, terms, kinds, after, gives_way=gives_way)
+            after = self._runner.reached(shared)
+            self._queries[number] = _LiveQuery(shared, terms, made, after, gives_way=gives_way)
             self._follow_sources(terms)
             self._say(QueryOpened(number))
         else:
-            self._begin(message, query, kinds, self._later.pop(number, []))
+            self._begin(message, query, self._later.pop(number, []))
 
-    def _begin(
-        self,
-        message: OpenQuery,
-        query: StreamQuery,
-        kinds: tuple[ColumnType, ...],
-        later: list[StreamWords],
-        attempts: int = 1,
-    ) -> None:
+    def _begin(self, message: OpenQuery, query: StreamQuery, later: list[StreamWords], attempts: int = 1) -> None:
         """Open a query whose windows and table are empty, and fill them bit by bit."""
-        number, terms, start, gives_way = message
-        resume = Resume(END if start.after is None else start.after, start.bases)  # END: until `skip`
-        running = self._runner.open(query, resume, attached=False)
-        live = _LiveQuery(running, terms, kinds, BEGINNING, attached=False, gives_way=gives_way)
+        number, terms, made, start, gives_way = message
+        after = END if start.after is None else start.after  # END: until `skip`
+        running = self._runner.open(query, after, attached=False)
+        live = _LiveQuery(running, terms, made, BEGINNING, attached=False, gives_way=gives_way)
         self._queries[number] = live
-        streams = [terms.left] if terms.right is None or terms.right.is_table else [terms.left, terms.right]
+        streams = terms.streams
         times = [StreamTime(stream.time, base.time) for stream, base in zip(streams, start.bases, strict=True)]
         for clock, words in zip(times, start.words, strict=False):
             clock.heard(words)
@@ -278,7 +268,7 @@ class LiveStreams:
     def _fill(self, filling: _Filling, running: int) -> Iterator[None]:
         """What a query needs from before: its table, then its streams, up to where all others are. It stops whenever
         operators have something to do, or some of a file was read: others have their turns."""
-        _, terms, start, _ = filling.message
+        _, terms, _, start, _ = filling.message
         table, table_at, table_from = terms.right, start.bases[0].seq, None
         if table is not None and table.is_table:
             nothing = empty(len(terms.left.life.table.columns), start.bases[0], time.monotonic())
@@ -343,14 +333,14 @@ class LiveStreams:
 
     def _fill_again(self, filling: _Filling) -> None:
         """Files were cut under our hands: begin again with those there are now."""
-        number, terms, start, _ = filling.message
+        number, terms, _, start, _ = filling.message
         live = self._queries.pop(number)
         self._runner.close(live.running)
         try:
             if filling.attempts == ATTEMPTS:
                 raise self._follower.gone((terms.right or terms.left).life, start.bases[0].seq)
             later = [*filling.heard, *filling.later]
-            self._begin(filling.message, query_of(terms, self._code), live.kinds, later, filling.attempts + 1)
+            self._begin(filling.message, query_of(terms, self._code), later, filling.attempts + 1)
         except Exception as error:  # noqa: BLE001  (others go on)
             self._fail(number, error)
 
@@ -368,9 +358,8 @@ class LiveStreams:
         self._say(QueryOpened(number))
 
     def _follow_sources(self, terms: QueryTerms) -> None:
-        for source in (terms.left, terms.right):
-            if source is not None:
-                self._followed.setdefault(fold(source.life.table.name), _Followed(source.life)).users += 1
+        for source in terms.sources:
+            self._followed.setdefault(fold(source.life.table.name), _Followed(source.life)).users += 1
 
     def _code(self, end: RangeEnd) -> float:
         return self._interner.code(end) if isinstance(end, str) else float(end)
@@ -383,12 +372,11 @@ class LiveStreams:
             return
         self._runner.close(query.running)
         self._filling = deque(filling for filling in self._filling if filling.message.number != number)
-        for source in (query.terms.left, query.terms.right):
-            if source is not None and query.attached:
-                name = fold(source.life.table.name)
-                self._followed[name].users -= 1
-                if not self._followed[name].users:
-                    del self._followed[name]
+        for source in query.terms.sources if query.attached else ():
+            name = fold(source.life.table.name)
+            self._followed[name].users -= 1
+            if not self._followed[name].users:
+                del self._followed[name]
 
     # -- a turn ------------------------------------------------------------------------------------------------
 
@@ -460,8 +448,7 @@ class LiveStreams:
     def _give_up(self, name: str, error: HullcastError) -> None:
         """A source cannot be read any more: the queries that read it fail, and others go on."""
         for number, query in list(self._queries.items()):
-            sources = [source for source in (query.terms.left, query.terms.right) if source is not None]
-            if query.attached and any(fold(source.life.table.name) == name for source in sources):
+            if query.attached and any(fold(source.life.table.name) == name for source in query.terms.sources):
                 self._close(number)
                 self._say(QueryFailed(number, *to_wire(error)))
 
@@ -507,7 +494,10 @@ class LiveStreams:
         while self._unsent and self._may_send:
             number, batch = self._unsent.popleft()
             if number in self._queries:
-                self._send_some(number, self._queries[number], batch)
+                try:
+                    self._send_some(number, self._queries[number], batch)
+                except TooLarge as error:  # no record of the log can hold it
+                    self._fail(number, error)
 
     @property
     def _may_send(self) -> bool:
@@ -529,37 +519,37 @@ class LiveStreams:
     def _at_once(self, query: _LiveQuery, batch: TupleBatch) -> int:
         """How many results to send at once: fewer if texts are long. TooLarge if one tuple's are more than a record
         should hold."""
-        texts = [cells for kind, cells in zip(query.kinds, batch.cells, strict=True) if kind is ColumnType.TEXT]
-        codes = np.unique(np.concatenate(texts)) if texts else np.empty(0)
-        longest = len(texts) * max(map(len, self._interner.texts.decode(codes[np.isfinite(codes)]).tolist()), default=0)
+        kinds = [column.type for column in query.made.columns]
+        texts = batch.cells[[place for place in range(len(batch.cells)) if kinds[place] is ColumnType.TEXT]]
+        if texts.size * LONGEST_TEXT_BYTES <= SENT_BYTES:
+            return SENT_AT_ONCE
+        longest = len(texts) * max(map(len, self._distinct(texts)), default=0)
         if longest * len(batch.seqs) <= SENT_BYTES:
             return SENT_AT_ONCE
         most = int(np.unique(batch.seqs, return_counts=True)[1].max())
         if most * longest > MOST_BYTES:
-            self._check_text_bytes(query, batch)
+            self._check_text_bytes(texts, batch.seqs)
         return max(1, min(SENT_AT_ONCE, SENT_BYTES // longest))
 
-    def _check_text_bytes(self, query: _LiveQuery, batch: TupleBatch) -> None:
+    def _check_text_bytes(self, texts: Floats, at: Ints) -> None:
         """TooLarge if the texts of one tuple's results, each counted once, are too long together."""
-        for rows in stretches(batch.seqs, 1):
-            size = 0
-            for kind, cells in zip(query.kinds, batch.cells[:, rows], strict=True):
-                if kind is ColumnType.TEXT:
-                    codes = np.unique(cells[np.isfinite(cells)])
-                    size += sum(map(len, self._interner.texts.decode(codes).tolist()))
+        for rows in stretches(at, 1):
+            size = sum(len(text) for column in texts[:, rows] for text in self._distinct(column))
             if size > MOST_BYTES:
                 what = "bytes of texts in the results of one tuple (use smaller windows, or select fewer columns)"
                 raise TooLarge(what, size, MOST_BYTES)
 
+    def _distinct(self, codes: Floats) -> list[str]:
+        texts: list[str] = self._interner.texts.decode(np.unique(codes[np.isfinite(codes)])).tolist()
+        return texts
+
     def _send_some(self, number: int, query: _LiveQuery, batch: TupleBatch) -> None:
-        columns = tuple(
-            travelling(kind, cells, self._interner) for kind, cells in zip(query.kinds, batch.cells, strict=True)
-        )
+        made = MadeTuples.of(query.made, batch, self._interner) if len(batch.seqs) else None
+        size = 0 if made is None else made.size_bytes
         self._sent += 1
-        size = size_bytes({str(place): column for place, column in enumerate(columns)})
         self._untaken.append((self._sent, size))
         self._untaken_bytes += size
-        self._say(StreamResults(self._sent, number, batch.seqs, columns, batch.reached))
+        self._say(StreamResults(self._sent, number, made, batch.reached))
 
     # -- for people --------------------------------------------------------------------------------------------
 
@@ -573,7 +563,6 @@ class LiveStreams:
             self._read_by_all,
             frozenset(self._runner.full()),
             {
-                "policy": self._policy,
                 **counts._asdict(),
                 "untaken_bytes": self._untaken_bytes,
                 "texts": len(self._interner),

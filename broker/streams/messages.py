@@ -11,14 +11,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from hullcast.broker.log.payload import encode_tuples
+from hullcast.broker.tables.travel import CodedRows, valued
+
 if TYPE_CHECKING:
     from hullcast.broker.log.history import Life
-    from hullcast.broker.streams.batch import StreamMoment
+    from hullcast.broker.streams.batch import StreamMoment, TupleBatch
     from hullcast.broker.streams.memory.bounded_join import BoundedJoinStatistics
     from hullcast.broker.streams.operators.windows import StreamWindow
     from hullcast.broker.streams.runner import PathStatistics
-    from hullcast.network.wire.arrays import Ints
-    from hullcast.network.wire.columns import Column
+    from hullcast.broker.tables.interning import Interner
+    from hullcast.broker.tables.schema import Table
 
 #: The end of a range: a code, or a text, which then is both ends.
 RangeEnd = float | str
@@ -44,7 +49,21 @@ class QueryTerms(NamedTuple):
     equal: tuple[tuple[int, int], ...]
     out: tuple[tuple[int, int], ...]
     memory: int | None = None
-    memory_policy: str = ""
+
+    @property
+    def sources(self) -> tuple[SourceTerms, ...]:
+        """Both sides, or the only one."""
+        return (self.left,) if self.right is None else (self.left, self.right)
+
+    @property
+    def streams(self) -> tuple[SourceTerms, ...]:
+        """Those that are streams."""
+        return tuple(source for source in self.sources if not source.is_table)
+
+    @property
+    def timed(self) -> bool:
+        """Whether it consumes in the order of times: all its streams have some."""
+        return all(stream.time is not None for stream in self.streams)
 
 
 class TimeWord(NamedTuple):
@@ -87,11 +106,13 @@ class ReleasedTo(NamedTuple):
 
 
 class OpenQuery(NamedTuple):
-    """Begin a query. Nothing behind `start.seq` may have been released before this message, except of one that was open
-    before. `gives_way`: it fails rather than hold publishers up for long, since only subscriptions need it."""
+    """Begin a query, whose results are tuples of the stream `made`. Nothing behind `start.seq` may have been released
+    before this message, except of one that was open before. `gives_way`: it fails rather than hold publishers up for
+    long, since only subscriptions need it."""
 
     number: int
     terms: QueryTerms
+    made: Table
     start: QueryStart
     gives_way: bool = False
 
@@ -132,14 +153,40 @@ class SwitchOperatorPolicy(NamedTuple):
 # -- from the process to the server ------------------------------------------------------------------------
 
 
+class MadeTuples(NamedTuple):
+    """Results as tuples of their stream, coded once: as the log will have them but for their positions
+    (`payload.positioned`), and for the server's engine."""
+
+    record: bytes
+    rows: CodedRows
+
+    @classmethod
+    def of(cls, stream: Table, results: TupleBatch, texts: Interner) -> MadeTuples:
+        """Results of a query, in codes of the process that made them."""
+        rows = len(results.seqs)
+        cells = np.empty((len(stream.columns), rows))
+        cells[:-2], cells[-2], cells[-1] = results.cells, results.seqs, 0.0  # AT, and POSITION, which the server gives
+        columns = valued(stream, cells, texts)
+        return cls(encode_tuples(stream.name, dict(columns), rows), CodedRows.of(cells, columns.values()))
+
+    @property
+    def tuples(self) -> int:
+        """How many there are."""
+        return int(self.rows.cells.shape[1])
+
+    @property
+    def size_bytes(self) -> int:
+        """About what they take."""
+        return len(self.record) + self.rows.size_bytes
+
+
 class StreamResults(NamedTuple):
-    """Results of a query in order, all up to `reached`: the tuples that made them (`at`, their sequence numbers), and
-    columns as they travel. `batch_number` counts these messages."""
+    """Results of a query in order, all up to `reached`; None if there are none. `batch_number` counts these
+    messages."""
 
     batch_number: int
     number: int
-    at: Ints
-    columns: tuple[Column, ...]
+    made: MadeTuples | None
     reached: StreamMoment
 
 

@@ -100,7 +100,6 @@ class StreamQuery:
 def query_of(terms: QueryTerms, code: Callable[[RangeEnd], float]) -> StreamQuery:
     """A query as the server tells it, in codes of our own."""
     left, right = terms.left, terms.right
-    timed = all(source.time is not None for source in (left, right) if source is not None and not source.is_table)
     width = len(left.life.table.columns)
     one = StreamInput(fold(left.life.table.name), width, _ranges(left, code), left.window)
     other: StreamInput | TableInput | None = None
@@ -111,7 +110,7 @@ def query_of(terms: QueryTerms, code: Callable[[RangeEnd], float]) -> StreamQuer
             other = TableInput(name, width, table.key, _ranges(right, code))
         else:
             other = StreamInput(name, width, _ranges(right, code), right.window)
-    return StreamQuery(one, other, terms.equal, terms.out, timed, terms.memory, terms.memory_policy)
+    return StreamQuery(one, other, terms.equal, terms.out, terms.timed, terms.memory)
 
 
 def _ranges(source: SourceTerms, code: Callable[[RangeEnd], float]) -> WantedRanges | None:

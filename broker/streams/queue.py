@@ -28,7 +28,6 @@ class TupleQueue(OperatorQueue):
 
     tuples: int = 0
     reached: StreamMoment = BEGINNING  # everything up to there has been put in
-    most_tuples: int = 0  # that ever waited
     _batches: deque[TupleBatch] = field(default_factory=deque)
 
     def __len__(self) -> int:
@@ -50,7 +49,6 @@ class TupleQueue(OperatorQueue):
             self._batches.append(batch)
             self.tuples += count
             self.size += batch.size_bytes
-            self.most_tuples = max(self.most_tuples, self.tuples)
 
     def gather(self, least: int) -> TupleBatch:
         """The oldest tuples, which stay: at least so many, if there are; there is one. If they are all that waits, the
@@ -118,11 +116,6 @@ class TupleQueue(OperatorQueue):
         self.tuples += len(batch.seqs)
         self.size += batch.size_bytes
         self.arrived = batch.arrived
-
-    def clear(self) -> None:
-        """Forget what waits."""
-        self._batches.clear()
-        self.tuples, self.size = 0, 0.0
 
     def contents(self) -> Iterator[TupleBatch]:
         """What waits, oldest first."""

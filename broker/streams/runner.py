@@ -73,21 +73,12 @@ class Stage:
     seconds: float = 0.0
 
 
-class Resume(NamedTuple):
-    """With what a query can be opened again: by stream, the moment behind which all its tuples must be read, at whose
-    time it stood then. Results up to `after` are known, or were not wanted. A table is read as of `bases[0].seq`."""
-
-    after: StreamMoment
-    bases: tuple[StreamMoment, ...]
-
-
 class Results(NamedTuple):
     """Results of a query in order; all up to `batch.reached` have come out. `batch.seqs` is `at`: the tuple that made
-    each. `resume` holds for all that comes behind `batch.reached`."""
+    each."""
 
     query: int
     batch: TupleBatch
-    resume: Resume
 
 
 class OperatorStatistics(NamedTuple):
@@ -142,8 +133,7 @@ class _Open:
     leaves: list[TupleQueue]
     stages: list[Stage]
     paths: list[int]
-    resume: Resume
-    after: StreamMoment = BEGINNING
+    after: StreamMoment = BEGINNING  # results up to there are known, or not wanted
     reached: StreamMoment = BEGINNING
     table: TableJoin | None = None
     made: list[TupleBatch] = field(default_factory=list)
@@ -199,23 +189,21 @@ class Runner:
     def open(
         self,
         query: StreamQuery,
-        resume: Resume | None = None,
+        after: StreamMoment = BEGINNING,
         *,
         plan: OperatorPlan | None = None,
         attached: bool = True,
     ) -> int:
         """The number of a new query. It begins with empty windows and tables: they must be filled from before
-        (`arrive_at`, `change_at`). With `resume` that is what was read behind its bases, and results up to its `after`
-        are dropped; without, all there is. Unless it is `attached`, nothing else comes to it until `attach`."""
+        (`arrive_at`, `change_at`). Results up to `after` are dropped. Unless it is `attached`, nothing else comes to it
+        until `attach`."""
         plan = plan or plan_of(query)
         self.memory.grow(0, sum(operator.size_bytes for operator in plan.operators()))
         for operator in plan.operators():
             operator.keep_in(self.memory)
         self._numbers += 1
         opened = self._wired(query, plan)
-        if resume is not None:
-            opened.resume = resume
-            _drop_until(opened, resume.after)
+        _drop_until(opened, after)
         self._queries[opened.number] = opened
         if attached:
             self.attach(opened.number)
@@ -286,8 +274,7 @@ class Runner:
                 stage.output = TupleQueue(owner, now, path=first[0], place=first[1], also=tuple(others))
                 ends = [stage.output]
             stages.append(stage)
-        nothing = Resume(BEGINNING, (BEGINNING,) * len(leaves))
-        opened = _Open(self._numbers, query, plan, 1, leaves, stages, paths, nothing)
+        opened = _Open(self._numbers, query, plan, 1, leaves, stages, paths)
         opened.table = next((operator for operator in plan.trunk if isinstance(operator, TableJoin)), None)
         for stage in stages:
             for queue in stage.inputs:
@@ -342,10 +329,6 @@ class Runner:
         for stage in opened.stages:
             if stage.operator is opened.table:
                 self._settle(opened, stage)  # they may be due at once
-
-    def reads(self, stream: str) -> bool:
-        """Whether a query reads a stream or table (folded name)."""
-        return bool(self._leaves.get(stream) or self._tables.get(stream))
 
     def full(self) -> set[str]:
         """The streams of which no more should come for now: all queues hold too much together, and these are read by a
@@ -427,7 +410,6 @@ class Runner:
         opened = self._queries[number]
         opened.made.clear()
         _drop_until(opened, opened.reached)
-        self._resume(opened)
         self._news.pop(number, None)
 
     def switch(self, policy: OperatorPolicy) -> None:
@@ -537,32 +519,16 @@ class Runner:
         for opened in self._news.values():
             if opened.after == END:  # its windows are being filled: until `skip` nothing of it counts
                 continue
-            reached = max(opened.reached, opened.after)
+            reached = self.reached(opened.number)
             batch, opened.made = _complete(opened.made, len(opened.query.out), reached, self._clock.now())
-            taken.append(Results(opened.number, batch, self._resume(opened)))
+            taken.append(Results(opened.number, batch))
         self._news.clear()
         return taken
 
-    def resume(self, number: int) -> Resume:
-        """With what a query could be opened again, to go on from what was taken last."""
-        return self._resume(self._queries[number])
-
-    def _resume(self, opened: _Open) -> Resume:
-        """As of now, if all results that were made are out; else as of when they were."""
-        trunk = opened.stages[sum(map(len, opened.plan.branches)) :]
-        if not any(stage.inputs[0].tuples for stage in trunk[1:]):
-            if not trunk:
-                bases: tuple[StreamMoment, ...] = (opened.reached,)
-            else:
-                bases = tuple(queue.frontier() for queue in trunk[0].inputs)
-                if isinstance(trunk[0].operator, WindowJoin):
-                    oldest = trunk[0].operator.store.oldest()
-                    bases = tuple(
-                        base if kept is None else StreamMoment(kept.time, kept.seq - 1)
-                        for base, kept in zip(bases, oldest, strict=True)
-                    )
-            opened.resume = Resume(max(opened.reached, opened.after), bases)
-        return opened.resume
+    def reached(self, number: int) -> StreamMoment:
+        """Up to this moment all results of a query have come out, or are not wanted."""
+        opened = self._queries[number]
+        return max(opened.reached, opened.after)
 
     # -- for people --------------------------------------------------------------------------------------------
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from hullcast.broker.tables.schema import ColumnType
-from hullcast.broker.tables.values import decode, decode_column
+from hullcast.broker.tables.values import NULL, decode, decode_column
 from hullcast.network.wire.columns import TextColumn
 from hullcast.network.wire.value_columns import Nullable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hullcast.broker.tables.interning import Interner, Texts
     from hullcast.broker.tables.schema import Table
-    from hullcast.network.wire.arrays import Floats, Narrow
+    from hullcast.network.wire.arrays import Booleans, Floats, Narrow
     from hullcast.network.wire.columns import Column
     from hullcast.network.wire.value_columns import ValueColumns, Values
 
@@ -41,25 +43,60 @@ def published(table: Table, cells: Floats, texts: Interner | Texts) -> ValueColu
 
 def valued(table: Table, cells: Floats, texts: Interner | Texts) -> dict[str, Values]:
     """Rows of codes, of shape (columns, rows), as columns of values: by type float64, int64, datetime64 or texts."""
-    return {column.name: values_of(column.type, cells[i], texts) for i, column in enumerate(table.columns)}
+    nulls: Booleans = np.isnan(cells)
+    some: list[bool] = np.any(nulls, axis=1).tolist()
+    holes = [null if any_null else None for null, any_null in zip(nulls, some, strict=True)]
+    return {column.name: _values(column.type, cells[i], holes[i], texts) for i, column in enumerate(table.columns)}
 
 
-def values_of(kind: ColumnType, codes: Floats, texts: Interner | Texts) -> Values:
-    """A column of codes as values."""
+def _values(kind: ColumnType, codes: Floats, null: Booleans | None, texts: Interner | Texts) -> Values:
+    """A column of codes as values; some are NULL, or (None) none is."""
     if kind is ColumnType.TEXT:
         return travelling(kind, codes, texts)
-    null = np.isnan(codes)
-    holes = bool(null.any())
     if kind is ColumnType.REAL:
-        return Nullable(codes, null) if holes else np.ascontiguousarray(codes)
-    whole = (np.where(null, 0.0, codes) if holes else codes).astype(np.int64)
-    if kind is ColumnType.TIMESTAMP:
+        return np.ascontiguousarray(codes) if null is None else Nullable(codes, null)
+    whole = (codes if null is None else np.where(null, 0.0, codes)).astype(np.int64)
+    if kind is ColumnType.INTEGER:
+        return whole if null is None else Nullable(whole, null)
+    if null is not None:
         whole[null] = _NAT
-        return whole.view("M8[us]")
-    return Nullable(whole, null) if holes else whole
+    return whole.view("M8[us]")
 
 
 _NAT = np.iinfo(np.int64).min
+
+
+class CodedRows(NamedTuple):
+    """Rows of codes, of shape (columns, rows), for an engine that has texts under codes of its own: in the columns
+    `texts` are places in `words` instead, -1 for NULL."""
+
+    cells: Floats
+    texts: list[int]
+    words: list[str]
+
+    @classmethod
+    def of(cls, cells: Floats, columns: Iterable[Values]) -> CodedRows:
+        """Rows whose columns are at hand as values, too; the cells belong to the result."""
+        texts: list[int] = []
+        words: list[str] = []
+        for place, column in enumerate(columns):
+            if isinstance(column, TextColumn):
+                cells[place] = np.where(column.codes < 0, -1, column.codes + len(words))
+                texts.append(place)
+                words += column.words
+        return cls(cells, texts, words)
+
+    @property
+    def size_bytes(self) -> int:
+        """About what they take."""
+        return self.cells.nbytes + sum(map(len, self.words))
+
+    def recoded(self, interner: Interner) -> Floats:
+        """The codes of these rows by an interner, once."""
+        if self.texts:
+            codes = np.array([*interner.encode(self.words).tolist(), NULL])
+            self.cells[self.texts] = codes[self.cells[self.texts].astype(np.int64)]
+        return self.cells
 
 
 class Codes:

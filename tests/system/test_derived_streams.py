@@ -340,7 +340,8 @@ async def test_a_join_that_failed_is_begun_again_and_says_so(tmp_path: Path, mon
         server = server_of(made)
         await until(hc, lambda operators: operators["derived"]["L"]["opened"])
         process = server.streams
-        process._failed(process._known["l"].number, HistoryGone("T", 1, 2, "test"))
+        (join,) = process._joins.reading("T")
+        process._failed(join, HistoryGone("T", 1, 2, "test"))
         assert "cannot be read" in (await hc.status())["operators"]["derived"]["L"]["failed"]
         found = await until(hc, lambda operators: operators["derived"]["L"]["gaps"] == 1)
         assert found["derived"]["J"]["gaps"] == 0
@@ -349,6 +350,25 @@ async def test_a_join_that_failed_is_begun_again_and_says_so(tmp_path: Path, mon
         assert [row[:2] for row in await complete(hc, "L", 1)] == [(2.0, 5.0)]
         assert samples(server, "hullcast_stream_gaps") == {("L",): 1, ("J",): 0}
         assert samples(server, "hullcast_stream_results") == {("L",): 1, ("J",): 0}
+
+
+async def test_results_of_a_stream_that_is_being_dropped_go_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process hears of the drop when it is on disk; until then results may come."""
+    async with asyncio.timeout(PATIENCE_S), cluster(0) as made, made.client() as hc:
+        for sql in (*CREATES, f"CREATE STREAM L AS SELECT A, V {LOOKED_UP}"):
+            await hc.execute(sql)
+        await hc.publish("T", {"K": 1, "V": 5.0})
+        await until(hc, lambda operators: operators["derived"]["L"]["opened"])
+        server = server_of(made)
+        process = server.streams
+        monkeypatch.setattr(process, "_busy", lambda: True)
+        await hc.publish("R", {"TS": moment(1), "K": 1, "A": 2.0})
+        await wait_for(lambda: any(came.made for came in process._came), "a result")
+        server.changing.execute_own("DROP STREAM L")
+        while process._came:
+            process._take(process._came.popleft())
+        assert await hc.query("SELECT A FROM R") == [(2.0,)]
+        assert "L" not in (await hc.status())["operators"]["derived"]
 
 
 async def test_explain_status_and_metrics_tell_how_a_join_is_computed_what_waits_and_what_it_misses(

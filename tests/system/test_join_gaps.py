@@ -42,15 +42,15 @@ async def until(made: Cluster, what: str, condition: Any) -> None:
 
 async def opened(made: Cluster, joins: int) -> None:
     """All joins are open."""
-    await until(made, "open joins", lambda p: [one.opened for one in p._known.values()] == [True] * joins)
+    await until(made, "open joins", lambda p: [join.state.opened for join in p._joins] == [True] * joins)
 
 
 def fail(made: Cluster) -> int:
     """Let all joins with the table fail; how many there are."""
     process = server_of(made).streams
-    failing = [one for one in process._known.values() if "t" in one.reads]
-    for one in failing:
-        process._failed(one.number, WHY)
+    failing = process._joins.reading("t")
+    for join in failing:
+        process._failed(join, WHY)
     return len(failing)
 
 
@@ -59,7 +59,7 @@ async def again(made: Cluster, gaps: int, joins: int) -> None:
     await until(
         made,
         "joins that begin again",
-        lambda p: [one.counts.gaps for one in p._known.values() if "t" in one.reads] == [gaps] * (joins - 1),
+        lambda p: [join.gaps for join in p._joins.reading("t")] == [gaps] * (joins - 1),
     )
     await opened(made, joins)
 
@@ -188,5 +188,5 @@ async def test_the_joins_of_a_client_that_vanishes_go_after_a_while(tmp_path: Pa
                 await other.subscribe(f"SELECT {column} FROM R JOIN T ON R.K = T.K")
             assert len(server.streams.status()["joins"]) == 3
         await wait_for(lambda: set(server.engine.tables) == {"R", "T"}, "streams that nobody reads are dropped")
-        await until(made, "queries that nobody needs are closed", lambda p: not p._known)
+        await until(made, "queries that nobody needs are closed", lambda p: not p._numbered)
         await hc.execute("DROP STREAM R")

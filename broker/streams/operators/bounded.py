@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.streams.batch import StreamMoment
 from hullcast.broker.streams.memory.bounded_join import BoundedJoin, JoinWindow, KeepBy
 from hullcast.broker.streams.operators.operator import MOST_RESULTS, RESULTS_AT_ONCE, too_many
-from hullcast.broker.streams.operators.window_join import JoinResults, Merged, OldestKept
+from hullcast.broker.streams.operators.window_join import JoinResults, Merged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -142,14 +141,6 @@ class BoundedStore:
         for at, column in enumerate(columns.right_out.tolist(), len(columns.left_out)):
             out[at] = np.where(is_left, all_cells[column, partner], cells[column, later])
         return JoinResults(later, out, len(sides))
-
-    def oldest(self) -> OldestKept:
-        found: list[StreamMoment | None] = []
-        for side in (0, 1):
-            own = np.flatnonzero(self._sides == side)
-            first = int(own[0]) if len(own) else -1
-            found.append(StreamMoment(float(self._times[first]), int(self._seqs[first])) if first >= 0 else None)
-        return OldestKept(*found)
 
     def held(self) -> Iterable[Floats]:
         return (self._cells,)

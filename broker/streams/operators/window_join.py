@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from hullcast.broker.streams.batch import BEGINNING, StreamMoment, TupleBatch
+from hullcast.broker.streams.batch import BEGINNING, TupleBatch
 from hullcast.broker.streams.operators.operator import Ran
 from hullcast.network.compiled import kernel
 
@@ -58,22 +58,12 @@ class JoinResults(NamedTuple):
     taken: int
 
 
-class OldestKept(NamedTuple):
-    """The oldest tuple that a store has of a stream: its moment, or None if it has none."""
-
-    left: StreamMoment | None
-    right: StreamMoment | None
-
-
 class JoinStore(Protocol):
     """What a window join keeps of its streams."""
 
     def consume(self, merged: Merged, unwanted: int = 0) -> JoinResults:
         """Join these tuples, one after the other, and keep them, or some of them; at least one, and no more when there
         are `RESULTS_AT_ONCE`. Those of one moment are not cut. The results of the first so many are not wanted."""
-
-    def oldest(self) -> OldestKept:
-        """The oldest tuples that are kept: with all tuples from them on, the store can be made again."""
 
     def held(self) -> Iterable[Floats]:
         """The codes of what is kept."""

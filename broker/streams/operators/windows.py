@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hullcast.broker.streams.batch import StreamMoment
 from hullcast.broker.streams.operators.hashing import hash_of
 from hullcast.broker.streams.operators.operator import MOST_RESULTS, RESULTS_AT_ONCE, KeptMemory, too_many
-from hullcast.broker.streams.operators.window_join import JoinResults, OldestKept
+from hullcast.broker.streams.operators.window_join import JoinResults
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.errors import InvariantBroken
 
@@ -146,14 +145,6 @@ class WindowStore:
         keys = self._columns.right_keys if side else self._columns.left_keys
         move(ring, larger, int(self._numbers[FIRST, side]), int(self._numbers[NEXT, side]), keys)
         return larger
-
-    def oldest(self) -> OldestKept:
-        found: list[StreamMoment | None] = []
-        for side, ring in enumerate(self._rings):
-            first, after = self._numbers[FIRST, side], self._numbers[NEXT, side]
-            slot = int(first) & (len(ring.seqs) - 1)
-            found.append(StreamMoment(float(ring.times[slot]), int(ring.seqs[slot])) if first < after else None)
-        return OldestKept(*found)
 
     def held(self) -> Iterable[Floats]:
         for side, ring in enumerate(self._rings):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +16,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hullcast.broker.engine.served import ServedEngine
+from hullcast.broker.log.history import Life
 from hullcast.broker.log.record import RecordKind
 from hullcast.broker.log.recovery import DataDirectory, open_directory
+from hullcast.broker.log.source import TableSource
 from hullcast.broker.server import changing as changing_module
 from hullcast.broker.server.changing import apply_record
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.retention import concerned
 from hullcast.broker.sql.create import advance_text
+from hullcast.broker.streams.batch import END, TupleBatch
+from hullcast.broker.streams.messages import MadeTuples
 from hullcast.broker.tables import stream as stream_module
 from hullcast.broker.tables import windows as windows_module
+from hullcast.broker.tables.ingest import ingest
+from hullcast.broker.tables.interning import Interner, Texts
+from hullcast.broker.tables.schema import Table
+from hullcast.broker.tables.travel import valued
 from hullcast.network.security.rights import Rights
 from hullcast.network.wire import bodies
+from hullcast.network.wire.arrays import Floats
 from hullcast.network.wire.values import keys_to_column, rows_to_columns, to_list
 from tests.broker.server.test_deciding import KEY, ME, Desk, refusal, subscribed
 from tests.support.durable import captured, crash
@@ -261,9 +271,39 @@ class Derived(Durable):
         self.execute(LARGE)
 
     def result(self) -> int:
-        columns, _ = rows_to_columns([{"TS": moment(0), "SYMBOL": "a", "PRICE": 1.0, "AT": 1}] * 2)
-        self.keep(self.desk.office.changing.append("LARGE", columns, 0.0))
+        self.append("LARGE", [(1, (moment(0), "a", 1.0))] * 2)
         return self.data.engine.streams["large"].order.last
+
+    def append(self, stream: str, results: list[tuple[int, tuple[Any, ...]]]) -> None:
+        """Results (AT, values), coded by another interner and pickled as by the streams process."""
+        table, interner = self.data.engine.catalogue.store(stream).table, Interner()
+        interner.encode(["of no use", "here"])
+        names = [column.name for column in table.columns]
+        rows = [dict(zip(names, (*values, at, place), strict=True)) for place, (at, values) in enumerate(results)]
+        cells = ingest(table, *rows_to_columns(rows), interner).cells[:-2]
+        at = np.array([at for at, _ in results])
+        batch = TupleBatch(at, np.zeros(len(at)), cells, END, 0.0)
+        made: MadeTuples = pickle.loads(pickle.dumps(MadeTuples.of(table, batch, interner), protocol=5))
+        self.keep(self.desk.office.changing.append(stream, made, 0.0))
+
+    def rows(self, stream: str) -> list[tuple[Any, ...]]:
+        """What the stream has, by position."""
+        store, texts = self.data.engine.catalogue.store(stream), self.data.engine.texts
+        cells = store.cells[:, store.live_slots()]
+        return as_values(store.table, cells[:, np.argsort(cells[-1])], texts)
+
+    def in_log(self, stream: str) -> list[tuple[Any, ...]]:
+        """What followers of the log find there of a stream that nothing has left."""
+        store, source, interner = (
+            self.data.engine.catalogue.store(stream),
+            TableSource(self.path, self.data.identity),
+            Interner(),
+        )
+        blocks = source.changes(
+            Life(store.table, store.created), store.created, self.data.log.synced_seq, None, interner
+        )
+        batches = [batch for block in blocks for batch in block.batches]
+        return [row for batch in batches for row in as_values(store.table, batch.cells, interner.texts)]
 
     def gap(self, goes_on: tuple[float, int] | None = None) -> Outcome:
         (outcome,) = self.desk.office.changing.gap("LARGE", "a test", goes_on, 0.0)
@@ -278,6 +318,10 @@ class Derived(Durable):
         found = [[(s, g) for o, s, g in zip(of, seq, gap, strict=True) if o == member] for member in (0, 1)]
         assert found[0] == found[1]
         return found[0]
+
+
+def as_values(table: Table, cells: Floats, texts: Texts) -> list[tuple[Any, ...]]:
+    return list(zip(*map(to_list, valued(table, cells, texts).values()), strict=True))
 
 
 @settings(max_examples=40, deadline=None)
@@ -337,3 +381,48 @@ def test_before_tuples_are_removed_the_log_says_that_joins_do_not_need_them(tmp_
     assert server.data.engine.streams["large"].consumed == (0.0, 4)
     again = server.publish(given_rows([(20, "a", 1.0)] * 4))
     assert RecordKind.CONSUMED not in [one.entry.kind for one in again.then if one.entry is not None], "as it was"
+
+
+ALL_TYPES = "CREATE STREAM EVENTS (TS TIMESTAMP NOT NULL, A TEXT, B TEXT, R REAL, I INTEGER, T TIMESTAMP)"
+ALL_MADE = "CREATE STREAM MADE AS SELECT TS, A, R, I, T, B FROM EVENTS"
+texts = st.none() | st.sampled_from(["", "a", "b", "\u00fc\U0001f600", "x" * 300])
+instants = st.integers(0, 3).map(moment)
+results_made = st.lists(
+    st.tuples(
+        st.integers(1, 3),
+        st.tuples(
+            instants,
+            texts,
+            st.none() | st.sampled_from([0.0, -1.5, 1e300]),
+            st.none() | st.sampled_from([0, -(2**53), 2**53]),
+            st.none() | instants,
+            texts,
+        ),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(results_made | st.just("checkpoint") | st.just("other"), max_size=5))
+def test_results_are_after_a_crash_what_they_were_before(several: list[Any]) -> None:
+    with TemporaryDirectory() as name:
+        server = Derived(Path(name))
+        server.execute(ALL_TYPES)
+        server.execute(ALL_MADE)
+        expected: list[tuple[Any, ...]] = []
+        for results in several:
+            if results == "checkpoint":
+                server.data.write_checkpoint(captured(server.data))
+            elif results == "other":
+                server.publish([{"TS": moment(0), "SYMBOL": "b"}])
+            else:
+                first = server.data.engine.seq + 1
+                server.append("MADE", results)
+                expected += [(*values, at, first + place) for place, (at, values) in enumerate(results)]
+        assert server.rows("MADE") == expected
+        server.crash()
+        assert server.rows("MADE") == expected
+        assert server.in_log("MADE") == expected
+        server.data.close()

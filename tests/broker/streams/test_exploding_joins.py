@@ -11,7 +11,7 @@ from hullcast.broker.streams.operators.table_join import TableChanges
 from hullcast.broker.streams.operators.windows import StreamWindow
 from hullcast.broker.streams.plan import StreamInput, StreamQuery, TableInput
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
-from hullcast.broker.streams.runner import SHARING_RUNS, OperatorFailed, Resume, Runner
+from hullcast.broker.streams.runner import SHARING_RUNS, OperatorFailed, Runner
 from hullcast.network.wire.errors import TooLarge
 from tests.broker.streams.test_runner import SteppedClock
 
@@ -101,7 +101,7 @@ def test_a_tuple_with_too_many_results_fails_its_own_query_only() -> None:
     assert isinstance(failed.value.error, TooLarge)
     run.close(wide)
     stepped(run)
-    assert run.resume(narrow).after.seq > MOST_RESULTS
+    assert run.reached(narrow).seq > MOST_RESULTS
 
 
 def test_a_query_with_much_to_do_is_not_shared_since_that_would_be_done_in_one_go() -> None:
@@ -119,7 +119,7 @@ def test_a_query_with_much_to_do_is_not_shared_since_that_would_be_done_in_one_g
 
 def test_windows_are_filled_without_results_that_nobody_wants() -> None:
     run = runner()
-    number = run.open(window_join(), Resume(END, (StreamMoment(0.0, 0),) * 2))
+    number = run.open(window_join(), END)
     run.arrive_at(number, 0, tuples(1, MOST_RESULTS + 1))
     run.arrive_at(number, 1, tuples(MOST_RESULTS + 2, 1000))
     run.arrive_at(number, 0, tuples(2 * MOST_RESULTS, 0)._replace(reached=StreamMoment(0.0, 2 * MOST_RESULTS)))

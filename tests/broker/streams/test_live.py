@@ -18,7 +18,6 @@ from hullcast.broker.streams.messages import (
     BeginStreams,
     CloseQuery,
     GiveWay,
-    OpenQuery,
     QueryFailed,
     QueryOpened,
     QueryStart,
@@ -33,16 +32,16 @@ from hullcast.broker.streams.plan import StreamQuery
 from hullcast.broker.tables import stream
 from hullcast.network.wire.errors import HistoryGone, Overloaded, from_wire, to_wire
 from hullcast.network.wire.values import rows_to_columns
-from tests.broker.streams.test_process import StreamLedger, publish_some, terms_of, wanted
+from tests.broker.streams.test_process import StreamLedger, opening, publish_some, results_in, terms_of, wanted
 
 
 class Live:
     """The queries over a ledger, and what they say."""
 
-    def __init__(self, ledger: StreamLedger, **limits: int) -> None:
+    def __init__(self, ledger: StreamLedger, policy: str = "chain", **limits: int) -> None:
         sizes = {"limit_bytes": 1 << 20, "memory_bytes": 1 << 30} | limits
         self.ledger = ledger
-        self.streams = LiveStreams(BeginStreams(str(ledger.path), "chain", **sizes), self.hear)
+        self.streams = LiveStreams(BeginStreams(str(ledger.path), policy, **sizes), self.hear)
         self.told = {"r": 0, "s": 0}
         self.opened: list[int] = []
         self.failed: dict[int, QueryFailed] = {}
@@ -55,8 +54,8 @@ class Live:
         elif isinstance(message, QueryFailed):
             self.failed[message.number] = message
         elif isinstance(message, StreamResults):
-            self.at.setdefault(message.number, []).extend(message.at.tolist())
-            self.messages[message.number] += bool(len(message.at))
+            self.at.setdefault(message.number, []).extend(at for at, _ in results_in(message))
+            self.messages[message.number] += message.made is not None
             self.streams.on_message(TookResults(message.batch_number))
 
     def release(self) -> None:
@@ -72,7 +71,7 @@ class Live:
         seq = self.ledger.seq if len(names) == 1 else terms.left.life.created
         words = tuple(tuple(self.ledger.words[name]) for name in names)
         start = QueryStart(self.ledger.seq, (StreamMoment(-inf, seq),) * len(names), words)
-        self.streams.on_message(OpenQuery(number, terms, start, gives_way))
+        self.streams.on_message(opening(number, terms, start, gives_way))
 
     def give_way(self) -> None:
         full = bool(self.streams.report().full)
@@ -96,7 +95,7 @@ def test_results_of_others_come_while_a_query_is_opened(tmp_path: Path) -> None:
     ledger = StreamLedger(tmp_path / "data")
     lookup, windows = terms_of(ledger, "table")[0], terms_of(ledger, "windows")[0]
     ledger.set_stock(1, 0, 1.0)
-    running = Live(ledger)
+    running = Live(ledger, "fifo")  # others go by what they measure, and may fill windows first
     running.open(0, lookup)
     running.release()
     running.finish()
@@ -205,9 +204,9 @@ def test_results_wait_here_while_the_server_takes_none(tmp_path: Path, monkeypat
         running.release()
         running.finish()
     at: list[int] = []
-    while any(len(message.at) for message in untaken):
-        assert sum(len(message.at) for message in untaken) <= 10, "of 150"
-        at += [seq for message in untaken for seq in message.at.tolist()]
+    while found := [seq for message in untaken for seq, _ in results_in(message)]:
+        assert len(found) <= 10, "of 150"
+        at += found
         last, untaken[:] = untaken[-1].batch_number, []
         running.streams.on_message(TookResults(last))
         running.finish()
@@ -318,7 +317,7 @@ def test_a_query_whose_tuples_are_neither_in_the_log_nor_retained_fails(
     ledger.execute("CREATE STREAM TICKS (V INTEGER) WITH (retain_rows = 20)")
     terms = QueryTerms(SourceTerms(ledger.life_of("TICKS")), None, (), ((0, 0),))
     running = Live(ledger)
-    running.streams.on_message(OpenQuery(0, terms, QueryStart(ledger.seq, (StreamMoment(0.0, ledger.seq),))))
+    running.streams.on_message(opening(0, terms, QueryStart(ledger.seq, (StreamMoment(0.0, ledger.seq),))))
     running.release()
     running.finish()
     assert running.opened == [0]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from hullcast.broker.streams.memory.bounded_join import FIT_EVERY, LEFT, RIGHT, BoundedJoin, JoinWindow, KeepBy
-from hullcast.broker.streams.memory.curves import DirectWorth, Surface, WalkCurve
 from hullcast.broker.streams.memory.fitting import (
     FEWEST,
     RECENT,
@@ -17,15 +16,16 @@ from hullcast.broker.streams.memory.fitting import (
     sum_normals,
     sum_passages,
 )
-from hullcast.broker.streams.memory.models import (
+from hullcast.broker.streams.memory.worth import LIFETIME, alpha_of
+from hullcast.network.wire.arrays import Floats, Ints
+from hullcast.sim.experiments.studies.caching.curves import DirectWorth, Surface, WalkCurve
+from hullcast.sim.experiments.studies.caching.models import (
     Autoregressive,
     LinearTrend,
     RandomWalk,
     StreamModel,
     normal_chances,
 )
-from hullcast.broker.streams.memory.worth import LIFETIME, alpha_of
-from hullcast.network.wire.arrays import Floats, Ints
 
 SEEDS = range(5)
 

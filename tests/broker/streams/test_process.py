@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hullcast.broker.log.history import Life
+from hullcast.broker.log.payload import decode_batch, positioned
 from hullcast.broker.processes.ends import BlockingEnd, message_bytes
 from hullcast.broker.server.streams import STREAMS
 from hullcast.broker.streams.batch import StreamMoment
@@ -37,11 +38,10 @@ from hullcast.broker.streams.messages import (
 )
 from hullcast.broker.streams.operators.windows import StreamWindow
 from hullcast.broker.streams.plan import StreamInput, StreamQuery, TableInput, WantedRanges
-from hullcast.broker.tables.schema import Column
-from hullcast.broker.tables.travel import Codes
+from hullcast.broker.tables.schema import AT, POSITION, Column, Table
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import HistoryGone, from_wire
-from hullcast.network.wire.values import keys_to_column, rows_to_columns
+from hullcast.network.wire.values import keys_to_column, rows_to_columns, to_list
 from tests.support.ledger import Ledger
 from tests.support.log_oracle import Logged, evaluate
 
@@ -154,7 +154,7 @@ class StreamsProcess:
             start = self.begun[number]
             if last is not None:
                 start = QueryStart(self.ledger.seq, start.bases, self.words_of(terms), last.reached)
-            self.write(OpenQuery(number, terms, start))
+            self.write(opening(number, terms, start))
 
     def words_of(self, terms: QueryTerms) -> tuple[tuple[TimeWord, ...], ...]:
         sources = [terms.left] if terms.right is None or terms.right.is_table else [terms.left, terms.right]
@@ -177,18 +177,14 @@ class StreamsProcess:
         self.opened[number] = terms
         self.begun[number] = start
         self.results.setdefault(number, [])
-        self.write(OpenQuery(number, terms, start))
+        self.write(opening(number, terms, start))
 
     def hear(self) -> object:
         message = self.end.read()
         match message:
             case StreamResults():
                 self.last[message.number] = message
-                terms = self.opened[message.number]
-                kinds = [column_of(terms, side, column).type for side, column in terms.out]
-                columns = [Codes().values(kind.value, one) for kind, one in zip(kinds, message.columns, strict=True)]
-                rows = zip(*columns, strict=True)
-                self.results[message.number] += zip(message.at.tolist(), rows, strict=True)
+                self.results[message.number] += results_in(message)
                 self.write(TookResults(message.batch_number))
             case QueryOpened(number):
                 self.ready.add(number)
@@ -245,6 +241,25 @@ def terms_of(ledger: StreamLedger, kind: str) -> tuple[QueryTerms, StreamQuery]:
     left = StreamInput("r", 4, WantedRanges((2,), (((1.0, 9.0),),)), windows[0])
     right = StreamInput("s", 4, None, windows[1])
     return terms, StreamQuery(left, right, terms.equal, terms.out)
+
+
+def opening(number: int, terms: QueryTerms, start: QueryStart, gives_way: bool = False) -> OpenQuery:
+    """A query whose results are tuples of a stream with columns C0, C1 .. and AT."""
+    out = [column_of(terms, side, column) for side, column in terms.out]
+    columns = (*(Column(f"C{place}", column.type) for place, column in enumerate(out)), AT, POSITION)
+    return OpenQuery(number, terms, Table("MADE", columns, len(out) + 1), start, gives_way)
+
+
+def results_in(message: StreamResults) -> list[tuple[int, tuple[Any, ...]]]:
+    """(AT, values) of each result, as whoever reads the log will find them."""
+    if message.made is None:
+        return []
+    rows = message.made.rows.cells.shape[1]
+    body = decode_batch(positioned(message.made.record, rows, 7))
+    assert isinstance(body, bodies.Publish)
+    *columns, at, positions = (to_list(column) for column in body.columns.values())
+    assert positions == list(range(7, 7 + rows))
+    return list(zip(at, zip(*columns, strict=True), strict=True))
 
 
 def column_of(terms: QueryTerms, side: int, column: int) -> Column:
@@ -377,7 +392,7 @@ def test_windows_and_tables_come_from_a_checkpoint_where_the_log_was_cut(tmp_pat
             base = StreamMoment(-inf, ledger.seq if number else terms.left.life.created)
             start = QueryStart(ledger.seq, (base,) * (2 - number), process.words_of(terms))
             process.opened[number], process.results[number] = terms, []
-            process.write(OpenQuery(number, terms, start))
+            process.write(opening(number, terms, start))
         for i in range(21, 40):
             publish_some(ledger, chance, float(i))
         process.release()
@@ -389,7 +404,7 @@ def test_windows_and_tables_come_from_a_checkpoint_where_the_log_was_cut(tmp_pat
         terms, _ = queries[1]
         process.write(CloseQuery(1))
         start = QueryStart(ledger.seq, (StreamMoment(-inf, terms.left.life.created),))
-        process.write(OpenQuery(7, terms, start))  # no checkpoint is that old
+        process.write(opening(7, terms, start))  # no checkpoint is that old
         process.hear_until(lambda: 7 in process.failed)
         assert isinstance(process.failed[7], HistoryGone)
 
@@ -446,7 +461,7 @@ def test_a_heartbeat_is_heard_by_a_query_that_is_still_to_be_opened(tmp_path: Pa
         bases = (StreamMoment(-inf, terms.left.life.created),) * 2
         ledger.append("R", [(0.0, 0, 5)])
         ledger.append("S", [(1.0, 0, 5)])
-        process.write(OpenQuery(0, terms, QueryStart(ledger.seq, bases, ((), ()), StreamMoment(-inf, -1))))
+        process.write(opening(0, terms, QueryStart(ledger.seq, bases, ((), ()), StreamMoment(-inf, -1))))
         ledger.heartbeat("R", 5.0)
         process.release()
         process.hear_until(lambda: process.results[0])

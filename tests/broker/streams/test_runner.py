@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from hullcast.broker.scheduling.policy import Item
-from hullcast.broker.streams.batch import StreamMoment, TupleBatch
+from hullcast.broker.streams.batch import BEGINNING, StreamMoment, TupleBatch
 from hullcast.broker.streams.operators.projection import Projection
 from hullcast.broker.streams.operators.table_join import TableChanges
 from hullcast.broker.streams.operators.windows import StreamWindow
 from hullcast.broker.streams.plan import OperatorPlan, StreamInput, StreamQuery, TableInput, WantedRanges
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
-from hullcast.broker.streams.runner import TURN_S, Resume, Runner
+from hullcast.broker.streams.runner import TURN_S, Runner
 from tests.support.log_oracle import Logged, Result, comparable, evaluate
 
 WIDTH = 3  # of streams and of the table: a key, a value, and the sequence number (streams), or another key (the table)
@@ -110,8 +110,7 @@ class Fed:
         self.skipped: list[int] = [-1] * len(query.streams)  # entries of streams up to there are not read
         self.table_as_of = -1
         self.results: list[Result] = []
-        self.last: Resume | None = None
-        self.reached = StreamMoment(-inf, -1)
+        self.reached = BEGINNING
 
     def feed(self, log: list[Logged], cuts: Iterable[int] = ()) -> None:
         """What the log has more, as several stretches."""
@@ -137,7 +136,7 @@ class Fed:
             self.runner.arrive_at(self.number, leaf, batch_of(tuples, reached))
 
     def take(self) -> None:
-        for number, batch, resume in self.runner.take():
+        for number, batch in self.runner.take():
             assert number == self.number
             assert batch.cells.shape == (len(self.query.out), len(batch.seqs))
             for i in range(len(batch.seqs)):
@@ -145,20 +144,20 @@ class Fed:
                     Result(float(batch.times[i]), int(batch.seqs[i]), tuple(batch.cells[:, i].tolist()))
                 )
             assert self.reached <= batch.reached
-            self.last, self.reached = resume, batch.reached
+            self.reached = batch.reached
 
     def again(self, log: list[Logged]) -> None:
-        """Another runner goes on from what the first one said last; what that one did since is lost."""
-        if self.last is None:
+        """Another runner goes on from what the first one said last; what that one did since is lost. Windows are filled
+        with all there is; without any, only what comes behind is read."""
+        if self.reached == BEGINNING:
             return
-        resume = self.last
         read = self.fed
         self.runner = make_runner(self.policy, self.micro_batch)
-        self.number = self.runner.open(self.query, resume._replace(after=self.reached))
-        self.times = [base.time for base in resume.bases]
-        self.skipped = [base.seq for base in resume.bases]
+        self.number = self.runner.open(self.query, self.reached)
+        base = BEGINNING if len(self.query.streams) > 1 else self.reached
+        self.times, self.skipped = [base.time] * len(self.times), [base.seq] * len(self.skipped)
         if self.query.table is not None:
-            self.table_as_of = resume.bases[0].seq
+            self.table_as_of = base.seq
             rows = [one for one in log[:read] if one.name == self.query.table.table and one.seq <= self.table_as_of]
             self.runner.change_at(self.number, changes_of(rows))
         self.fed = 0

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hullcast.broker.streams.memory.models import LinearTrend
-from hullcast.broker.streams.memory.simulated import simulate_join
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.steps import read_rows
 from hullcast.sim.experiments.studies import caching, studies
@@ -27,6 +25,8 @@ from hullcast.sim.experiments.studies.caching.configurations import (
     policy_of,
     two_streams,
 )
+from hullcast.sim.experiments.studies.caching.models import LinearTrend
+from hullcast.sim.experiments.studies.caching.simulated import simulate_join
 from hullcast.sim.experiments.study import Sweep, checked, parts_of, run_study
 from tests.support.shared_data import shared
 

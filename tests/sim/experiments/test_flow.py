@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hullcast.broker.streams.memory.models import Chances, LinearTrend, Stationary, uniform_chances
-from hullcast.broker.streams.memory.policy import Candidates, R, S
-from hullcast.broker.streams.memory.rivals import Lfd, Lru, Prob, Rand
-from hullcast.broker.streams.memory.simulated import as_join, simulate_cache, simulate_join
 from hullcast.network.wire.arrays import Ints
 from hullcast.sim.experiments.studies.caching.flow import FlowExpect, OptOffline, Stay, best_stays, cheapest_flow
+from hullcast.sim.experiments.studies.caching.models import Chances, LinearTrend, Stationary, uniform_chances
+from hullcast.sim.experiments.studies.caching.policy import Candidates, R, S
+from hullcast.sim.experiments.studies.caching.rivals import Lfd, Lru, Prob, Rand
+from hullcast.sim.experiments.studies.caching.simulated import as_join, simulate_cache, simulate_join
 
 
 @st.composite

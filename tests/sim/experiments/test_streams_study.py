@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hullcast.broker.streams.simulated import charts_of
 from hullcast.clients.cli.main import FAILED, main
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.studies import streams, studies
 from hullcast.sim.experiments.studies.streams import example, latency, memory, variations
+from hullcast.sim.experiments.studies.streams.simulated import charts_of
 from hullcast.sim.experiments.studies.streams.workload import (
     BURSTS,
     CHAIN,

@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.broker.streams.memory.curves import worth_for
-from hullcast.broker.streams.memory.heeb import alpha_for
-from hullcast.broker.streams.memory.models import (
+from hullcast.network.wire.arrays import Ints
+from hullcast.sim.experiments.claims import Claim
+from hullcast.sim.experiments.studies.caching.curves import worth_for
+from hullcast.sim.experiments.studies.caching.flow import FlowExpect, OptOffline
+from hullcast.sim.experiments.studies.caching.heeb import alpha_for
+from hullcast.sim.experiments.studies.caching.models import (
     Chances,
     LinearTrend,
     RandomWalk,
@@ -18,11 +21,8 @@ from hullcast.broker.streams.memory.models import (
     normal_chances,
     uniform_chances,
 )
-from hullcast.broker.streams.memory.policy import Heeb, MemoryPolicy, ObservedHeeb, RacedHeeb
-from hullcast.broker.streams.memory.rivals import FOR_EVER, LifeInWindow, Lru, Prob, Rand
-from hullcast.network.wire.arrays import Ints
-from hullcast.sim.experiments.claims import Claim
-from hullcast.sim.experiments.studies.caching.flow import FlowExpect, OptOffline
+from hullcast.sim.experiments.studies.caching.policy import Heeb, MemoryPolicy, ObservedHeeb, RacedHeeb
+from hullcast.sim.experiments.studies.caching.rivals import FOR_EVER, LifeInWindow, Lru, Prob, Rand
 from hullcast.sim.output.text import factor
 from hullcast.sim.seeds import generator
 

@@ -21,10 +21,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from hullcast.broker.streams.memory.models import StreamModel
-from hullcast.broker.streams.memory.policy import Candidates, MemoryPolicy
 from hullcast.network.compiled import kernel, part
 from hullcast.network.wire.arrays import Floats, Ints
+from hullcast.sim.experiments.studies.caching.models import StreamModel
+from hullcast.sim.experiments.studies.caching.policy import Candidates, MemoryPolicy
 
 
 @kernel

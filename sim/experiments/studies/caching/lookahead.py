@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hullcast.broker.streams.memory.simulated import simulate_join
 from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.caching.configurations import (
     CITED,
@@ -17,6 +16,7 @@ from hullcast.sim.experiments.studies.caching.configurations import (
     ratio_claim,
     two_streams,
 )
+from hullcast.sim.experiments.studies.caching.simulated import simulate_join
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import GREEN, INK, PINK, BandCurve, Panel, draw_panels
 from hullcast.sim.output.text import number

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.broker.streams.memory.curves import Surface
-from hullcast.broker.streams.memory.models import Autoregressive
-from hullcast.broker.streams.memory.policy import Heeb, MemoryPolicy, RacedHeeb
-from hullcast.broker.streams.memory.rivals import Lfd, Lru, Prob, Rand
-from hullcast.broker.streams.memory.simulated import simulate_cache
 from hullcast.network.wire.arrays import Ints
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.caching.configurations import CITED, HEEB, LRU, RACED, RAND, ratio_claim
+from hullcast.sim.experiments.studies.caching.curves import Surface
+from hullcast.sim.experiments.studies.caching.models import Autoregressive
+from hullcast.sim.experiments.studies.caching.policy import Heeb, MemoryPolicy, RacedHeeb
+from hullcast.sim.experiments.studies.caching.rivals import Lfd, Lru, Prob, Rand
+from hullcast.sim.experiments.studies.caching.simulated import simulate_cache
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BLUE, GREEN, GREY, INK, ORANGE, BandCurve, Panel, draw_panels
 from hullcast.sim.output.text import factor, number

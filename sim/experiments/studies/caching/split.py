@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.broker.streams.memory.models import normal_chances
-from hullcast.broker.streams.memory.simulated import simulate_join
 from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.caching.configurations import CITED, HEEB, OBSERVED, policy_of, trending
+from hullcast.sim.experiments.studies.caching.models import normal_chances
+from hullcast.sim.experiments.studies.caching.simulated import simulate_join
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
 

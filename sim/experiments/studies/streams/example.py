@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hullcast.broker.streams.chart import Chart
-from hullcast.broker.streams.simulated import SimulatedQuery, StreamArrivals, simulate
 from hullcast.sim.experiments.claims import Claim, Section
+from hullcast.sim.experiments.studies.streams.simulated import SimulatedQuery, StreamArrivals, simulate
 from hullcast.sim.experiments.studies.streams.workload import CHAIN, CITED, FIFO, GREEDY, Traces, policy_of
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from hullcast.broker.streams.chart import Chart
 from hullcast.broker.streams.policies.round_robin import RoundRobinPolicy
-from hullcast.broker.streams.simulated import charts_of
 from hullcast.sim.experiments.claims import Claim, Section
+from hullcast.sim.experiments.studies.streams.simulated import charts_of
 from hullcast.sim.experiments.studies.streams.workload import (
     BURSTS,
     CHAIN,

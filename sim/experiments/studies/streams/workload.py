@@ -21,7 +21,9 @@ from hullcast.broker.streams.policies.fifo import FifoPolicy
 from hullcast.broker.streams.policies.greedy import GreedyPolicy
 from hullcast.broker.streams.policies.policy import OperatorPolicy
 from hullcast.broker.streams.policies.round_robin import RoundRobinPolicy
-from hullcast.broker.streams.simulated import (
+from hullcast.network.wire.arrays import Floats
+from hullcast.sim.experiments.claims import Claim
+from hullcast.sim.experiments.studies.streams.simulated import (
     LeastMemory,
     SimulatedOperator,
     SimulatedQuery,
@@ -31,8 +33,6 @@ from hullcast.broker.streams.simulated import (
     least_memory,
     simulate,
 )
-from hullcast.network.wire.arrays import Floats
-from hullcast.sim.experiments.claims import Claim
 from hullcast.sim.output.text import factor
 from hullcast.sim.seeds import generator, seed_of
 from hullcast.sim.traces.bursts import pareto_bursts

@@ -16,7 +16,8 @@ from hullcast.broker.streams.policies.fifo import FifoPolicy
 from hullcast.broker.streams.policies.greedy import GreedyPolicy
 from hullcast.broker.streams.policies.policy import OperatorPolicy
 from hullcast.broker.streams.policies.round_robin import RoundRobinPolicy
-from hullcast.broker.streams.simulated import (
+from hullcast.network.wire.arrays import Floats
+from hullcast.sim.experiments.studies.streams.simulated import (
     SimulatedOperator,
     SimulatedQuery,
     SimulatedStreams,
@@ -25,9 +26,8 @@ from hullcast.broker.streams.simulated import (
     least_memory,
     simulate,
 )
-from hullcast.network.wire.arrays import Floats
 from tests.broker.streams.charts import charts
-from tests.broker.streams.unit_steps import (
+from tests.sim.experiments.unit_steps import (
     chain_order,
     envelope_size,
     fifo_order,

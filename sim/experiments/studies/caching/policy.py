@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from hullcast.broker.streams.memory.curves import worth_for
-from hullcast.broker.streams.memory.heeb import alpha_for
+from hullcast.sim.experiments.studies.caching.curves import worth_for
+from hullcast.sim.experiments.studies.caching.heeb import alpha_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hullcast.broker.streams.memory.curves import Worth
-    from hullcast.broker.streams.memory.models import StreamModel
     from hullcast.network.wire.arrays import Floats, Ints
+    from hullcast.sim.experiments.studies.caching.curves import Worth
+    from hullcast.sim.experiments.studies.caching.models import StreamModel
 
 R, S = 0, 1
 #: Points in each direction of surfaces for alphas that are found by racing: with five, small alphas are too coarse.

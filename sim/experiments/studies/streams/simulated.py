@@ -23,7 +23,7 @@ from hullcast.broker.streams.policies.fifo import FifoPolicy
 from hullcast.broker.streams.policies.greedy import GreedyPolicy
 from hullcast.broker.streams.policies.policy import OperatorQueue, Priorities
 from hullcast.broker.streams.policies.round_robin import RoundRobinPolicy
-from hullcast.broker.streams.simulated_world import (
+from hullcast.sim.experiments.studies.streams.simulated_world import (
     AREA,
     BOUND,
     BY_OVERDUE,

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from hullcast.broker.streams.memory.models import StreamModel
     from hullcast.network.wire.arrays import Booleans, Floats, Ints
+    from hullcast.sim.experiments.studies.caching.models import StreamModel
 
 
 def chances_ahead(model: StreamModel, values: Ints, steps: int, now: int, last: int) -> Floats:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from hullcast.broker.streams.memory.benefit import caching_benefit, joining_benefit
-from hullcast.broker.streams.memory.heeb import estimated, steps_for
-from hullcast.broker.streams.memory.models import (
+from hullcast.sim.experiments.studies.caching.benefit import caching_benefit, joining_benefit
+from hullcast.sim.experiments.studies.caching.heeb import estimated, steps_for
+from hullcast.sim.experiments.studies.caching.models import (
     Autoregressive,
     Chances,
     LinearTrend,

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from hullcast.broker.streams.memory.policy import Candidates, MemoryPolicy
+from hullcast.sim.experiments.studies.caching.policy import Candidates, MemoryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hullcast.broker.streams.memory.models import Chances
     from hullcast.network.wire.arrays import Floats, Ints
+    from hullcast.sim.experiments.studies.caching.models import Chances
 
 #: No window: as many steps as any tuple may stay.
 FOR_EVER = 1 << 40

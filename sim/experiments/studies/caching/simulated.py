@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.streams.memory.policy import Candidates, R, S, no_candidates
+from hullcast.sim.experiments.studies.caching.policy import Candidates, R, S, no_candidates
 
 if TYPE_CHECKING:
-    from hullcast.broker.streams.memory.policy import MemoryPolicy
     from hullcast.network.wire.arrays import Ints
+    from hullcast.sim.experiments.studies.caching.policy import MemoryPolicy
 
 
 @dataclass(frozen=True, slots=True, eq=False)

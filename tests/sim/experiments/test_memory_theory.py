@@ -11,7 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hullcast.broker.streams.memory.benefit import (
+from hullcast.network.wire.arrays import Floats, Ints
+from hullcast.sim.experiments.studies.caching.benefit import (
     caching_benefit,
     chances_ahead,
     dominated_subset,
@@ -20,7 +21,7 @@ from hullcast.broker.streams.memory.benefit import (
     strongly_dominates,
     windowed,
 )
-from hullcast.broker.streams.memory.curves import (
+from hullcast.sim.experiments.studies.caching.curves import (
     DirectWorth,
     SteadyWorth,
     Surface,
@@ -28,7 +29,7 @@ from hullcast.broker.streams.memory.curves import (
     WalkCurve,
     worth_for,
 )
-from hullcast.broker.streams.memory.heeb import (
+from hullcast.sim.experiments.studies.caching.heeb import (
     alpha_for,
     estimated,
     lifetime_for,
@@ -38,7 +39,7 @@ from hullcast.broker.streams.memory.heeb import (
     survival,
     windowed_joining,
 )
-from hullcast.broker.streams.memory.models import (
+from hullcast.sim.experiments.studies.caching.models import (
     Autoregressive,
     Chances,
     KnownSequence,
@@ -49,10 +50,9 @@ from hullcast.broker.streams.memory.models import (
     normal_chances,
     uniform_chances,
 )
-from hullcast.broker.streams.memory.policy import Candidates, Heeb, MemoryPolicy, ObservedHeeb, S
-from hullcast.broker.streams.memory.rivals import A0, Lfd, Lru, Prob, Rand
-from hullcast.broker.streams.memory.simulated import as_join, simulate_cache, simulate_join
-from hullcast.network.wire.arrays import Floats, Ints
+from hullcast.sim.experiments.studies.caching.policy import Candidates, Heeb, MemoryPolicy, ObservedHeeb, S
+from hullcast.sim.experiments.studies.caching.rivals import A0, Lfd, Lru, Prob, Rand
+from hullcast.sim.experiments.studies.caching.simulated import as_join, simulate_cache, simulate_join
 
 alphas = st.sampled_from([0.7, 2.0, 5.0, 12.0])
 weights = st.lists(st.integers(0, 5), min_size=1, max_size=6).filter(lambda each: sum(each) > 0)
