@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from hullcast.broker.log.history import Life
 from hullcast.broker.processes.child import ChildKind, ChildProcess
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.file import ViewLife
 from hullcast.broker.warehouse.answering import with_worth
 from hullcast.broker.warehouse.messages import (
     AnswerEnded,
@@ -35,6 +34,7 @@ from hullcast.broker.warehouse.messages import (
     Withdraw,
 )
 from hullcast.broker.warehouse.policies import POLICIES
+from hullcast.broker.warehouse.view_file import ViewLife
 from hullcast.network.wire.errors import BadSetting, ConnectionLost, HullcastError, from_wire
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from hullcast.broker.log.history import Life
     from hullcast.broker.queries.reading import Plan
-    from hullcast.broker.views.file import ViewLife
+    from hullcast.broker.warehouse.view_file import ViewLife
 
     Say = Callable[[object], None]
 

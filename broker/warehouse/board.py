@@ -1,6 +1,6 @@
 """The board of the warehouse: what waits, what runs, how far each table is loaded. Pure.
 
-Drivers change it (live, or `broker/warehouse/simulated.py` by a simulated clock), policies
+Drivers change it (live, or `sim/experiments/studies/scheduling/simulated.py` by a simulated clock), policies
 read it. Whatever must not get lost is here, never in a policy: a policy can be exchanged at any moment.
 
     released       updates of a table are acknowledged: they wait in `Feed.pending`

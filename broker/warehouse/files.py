@@ -1,6 +1,6 @@
 """The SQLite file of one table: written by loads, read by queries at the same time (WAL).
 
-What every file of the warehouse has, also that of a view (`broker/views/file.py`), is in `LoadedFile`, `NewFile` and
+What every file of the warehouse has, also that of a view (`view_file.py`), is in `LoadedFile`, `NewFile` and
 `OpenFiles`; what a table's file has in `TableFile`.
 
     DIR/warehouse/stock-1f3a..9c.sqlite     the table under its own name, as `SqliteCopy` would hold it, and one row of

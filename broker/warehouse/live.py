@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hullcast.broker.scheduling.places import TaskPlaces
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.file import ViewLife
-from hullcast.broker.views.live import LiveViews
-from hullcast.broker.views.making import ViewBuilds
 from hullcast.broker.views.upkeep import Upkeep, shortest_promise
 from hullcast.broker.warehouse.answering import with_worth
 from hullcast.broker.warehouse.board import Answer, Board, Feed, Load, Question
 from hullcast.broker.warehouse.files import FOLDER, file_name, file_of, remove, remove_others, size_of
+from hullcast.broker.warehouse.live_views import LiveViews
 from hullcast.broker.warehouse.looks import FileLooks
 from hullcast.broker.warehouse.messages import (
     AnswerEnded,
@@ -58,6 +56,8 @@ from hullcast.broker.warehouse.messages import (
 )
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.broker.warehouse.turns import TextReading, Turns, ViewBuilding
+from hullcast.broker.warehouse.view_builds import ViewBuilds
+from hullcast.broker.warehouse.view_file import ViewLife
 from hullcast.broker.warehouse.workers import Hand, Workers
 from hullcast.network.wire.errors import (
     ConnectionLost,

@@ -9,9 +9,9 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from hullcast.broker.views.live import FoundView
-from hullcast.broker.views.loader import ViewLoader
+from hullcast.broker.warehouse.live_views import FoundView
 from hullcast.broker.warehouse.loader import Loader
+from hullcast.broker.warehouse.view_loader import ViewLoader
 from hullcast.network.wire.errors import HullcastError
 from hullcast.network.wire.logs import logger
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hullcast.broker.log.history import Life
-    from hullcast.broker.views.file import ViewLife
     from hullcast.broker.warehouse.files import FileState
+    from hullcast.broker.warehouse.view_file import ViewLife
 
 log = logger(__name__)
 

@@ -25,8 +25,6 @@ from hullcast.broker.processes.ends import BlockingEnd
 from hullcast.broker.queries.reading import read_query
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.file import COMMIT_S, ViewLife
-from hullcast.broker.views.loader import ViewLoader
 from hullcast.broker.views.upkeep import Propagation, Spent, Upkeep
 from hullcast.broker.warehouse.answering import Answering
 from hullcast.broker.warehouse.files import FileBounds
@@ -42,6 +40,8 @@ from hullcast.broker.warehouse.messages import (
     ReadText,
     Select,
 )
+from hullcast.broker.warehouse.view_file import COMMIT_S, ViewLife
+from hullcast.broker.warehouse.view_loader import ViewLoader
 from hullcast.network.wire.errors import HullcastError, InvariantBroken, SqlError, to_wire
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from hullcast.broker.log.history import Life
     from hullcast.broker.views.costs import LinearCost
-    from hullcast.broker.views.loader import Propagated
+    from hullcast.broker.warehouse.view_loader import Propagated
 
 #: How likely the kernel is to end a worker if the machine runs out of memory.
 OOM_SCORE = 1000

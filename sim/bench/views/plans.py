@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hullcast.broker.views.costs import CostFunction, LinearCost, PowerCost
-from hullcast.broker.views.planners.lgm import best_plan
+from hullcast.sim.experiments.studies.batching.lgm import best_plan
 from hullcast.sim.seeds import generator
 
 STEPS, TOGETHER = 1_000, 45

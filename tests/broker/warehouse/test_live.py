@@ -12,7 +12,6 @@ import pytest
 from hullcast.broker.queries.view import bind_view
 from hullcast.broker.sql.create import parse_statement
 from hullcast.broker.sql.view import CreateView
-from hullcast.broker.views.file import ViewLife
 from hullcast.broker.views.upkeep import Propagation, Spent
 from hullcast.broker.warehouse.board import Load
 from hullcast.broker.warehouse.live import LiveWarehouse
@@ -34,6 +33,7 @@ from hullcast.broker.warehouse.messages import (
     Released,
     Select,
 )
+from hullcast.broker.warehouse.view_file import ViewLife
 from hullcast.broker.warehouse.workers import Hand
 from hullcast.network.wire.bodies import QueryAnswer, decode, encode
 from hullcast.network.wire.errors import from_wire

@@ -13,7 +13,7 @@ from hullcast.broker.warehouse.board import Feed, Load, Question
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.broker.warehouse.policies.orad import PATIENCE_S, Orad, urgency
 from hullcast.broker.warehouse.policies.validity import Reader, Versions
-from hullcast.broker.warehouse.simulated import SimulatedWarehouse
+from hullcast.sim.experiments.studies.scheduling.simulated import SimulatedWarehouse
 
 if TYPE_CHECKING:
     from hullcast.broker.warehouse.board import Task

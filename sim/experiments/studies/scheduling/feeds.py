@@ -23,8 +23,8 @@ from hullcast.broker.warehouse.board import Board, Feed, Load, Question, Task
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.broker.warehouse.policies.myopic import EAGER_LIMIT, eager_bound
 from hullcast.broker.warehouse.policies.policy import WarehousePolicy
-from hullcast.broker.warehouse.simulated import SimulatedWarehouse
 from hullcast.sim.experiments.claims import Claim, Section
+from hullcast.sim.experiments.studies.scheduling.simulated import SimulatedWarehouse
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
 from hullcast.sim.output.text import factor, number, short

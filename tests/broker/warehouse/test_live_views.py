@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from hullcast.broker.views.live import MOST_WAIT_S, LiveView, LiveViews
 from hullcast.broker.views.upkeep import Propagation, Spent, Upkeep
 from hullcast.broker.warehouse.board import Board, Load, Question, ViewFeed
+from hullcast.broker.warehouse.live_views import MOST_WAIT_S, LiveView, LiveViews
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,9 +20,9 @@ from hullcast.broker.log.directory import read_identity
 from hullcast.broker.log.history import gone, readable_from
 from hullcast.broker.log.source import TableSource
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.file import DeltaTooDearError, LearnedCosts, ViewFile, overall
 from hullcast.broker.warehouse.files import FileBounds, FileState, NewFile, OpenFiles, file_of, is_transient
 from hullcast.broker.warehouse.loader import Loader, count_updates, failing, is_partial, last_words_of, stored_cells
+from hullcast.broker.warehouse.view_file import DeltaTooDearError, LearnedCosts, ViewFile, overall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from hullcast.broker.log.history import Life
     from hullcast.broker.log.source import Base, ChangeBlock
-    from hullcast.broker.views.file import ViewLife
+    from hullcast.broker.warehouse.view_file import ViewLife
 
     Changes = tuple[Sequence[Sequence[Any]], list[Any]]
 

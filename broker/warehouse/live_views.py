@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from hullcast.broker.log.history import Life
-    from hullcast.broker.views.file import LearnedCosts, ViewLife
     from hullcast.broker.views.upkeep import Propagation
     from hullcast.broker.warehouse.board import Board, Question
+    from hullcast.broker.warehouse.view_file import LearnedCosts, ViewLife
 
 #: Views whose questions wait for nothing: how long they took to be ready counts as nothing, too.
 READY_S = 0.0

@@ -9,10 +9,10 @@ import pytest
 from hullcast.broker.queries.view import bind_view
 from hullcast.broker.sql.create import parse_statement
 from hullcast.broker.sql.view import CreateView
-from hullcast.broker.views.file import ViewLife
-from hullcast.broker.views.making import ViewBuilds
 from hullcast.broker.warehouse.files import FOLDER, file_of
 from hullcast.broker.warehouse.messages import MakeView
+from hullcast.broker.warehouse.view_builds import ViewBuilds
+from hullcast.broker.warehouse.view_file import ViewLife
 from tests.broker.warehouse.test_files import life_of
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from hullcast.broker.views.file import ViewLife
     from hullcast.broker.warehouse.messages import MakeView
+    from hullcast.broker.warehouse.view_file import ViewLife
 
 
 class ViewBuilds:
