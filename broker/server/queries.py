@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.scheduling.fair_queue import FairQueue, Queued
 from hullcast.broker.server.open_requests import ByRoute
 from hullcast.broker.sql.text import check_text
+from hullcast.broker.tables.schema import fold
 from hullcast.broker.warehouse.answering import no_room
 from hullcast.broker.warehouse.messages import Ask
 from hullcast.network.wire.errors import (
@@ -62,6 +64,7 @@ KEPT_BYTES, KEPT_BYTES_PER_OWNER = 4 << 30, 1 << 30
 #: Seconds without a fetch after which the rest of an answer is dropped.
 KEPT_S = 30.0
 TICKET_BYTES = 16
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(eq=False, slots=True)
@@ -98,6 +101,14 @@ class _Kept:
     def may_move(self) -> bool:
         """Whether it may be fetched by another link: by whoever has the key."""
         return self.request.origin is not None and self.request.origin.key is not None
+
+
+class _Rows(NamedTuple):
+    """An answer, or its first portion and the rest."""
+
+    tables: tuple[str, ...]
+    body: bytes
+    rest: LargeAnswer | None
 
 
 class Queries:
@@ -311,57 +322,98 @@ class Queries:
         origin, query = item.request.origin, item.query
         assert origin is not None
         self._check(origin, ())
+        ticket = os.urandom(TICKET_BYTES)
+        terms = (query.freshness, query.deadline_s, query.priority, query.read_set == "consistent")
+        ask = Ask(0, item.owner, query.sql, tuple(query.parameters), (), item.arrived, ticket, *terms)
         try:
-            async with asyncio.timeout_at(_loop_time(item.deadline)):
-                tables = await self._ready(item.owner, query.sql, item.seq)
+            tables, body, rest = await self._ask(ask, item.seq, partial(self._check, origin))
         except TimeoutError:
             self.late += 1
             raise item.missed() from None
-        self._check(origin, tables)  # with the rights in force now
-        ticket = os.urandom(TICKET_BYTES)
-        terms = (query.freshness, query.deadline_s, query.priority, query.read_set == "consistent")
-        ask = Ask(0, item.owner, query.sql, tuple(query.parameters), tables, item.arrived, ticket, *terms)
-        body, rest = await self.warehouse.ask(ask)
         if rest is not None:
             request = item.request._replace(body=b"")
             self._keep(_Kept(ticket, item.owner, tables, query.sql, rest, time.monotonic() + KEPT_S, request))
         return body
 
-    async def _ready(self, owner: str, sql: str, seq: int) -> tuple[str, ...]:
-        """Return when the warehouse can read everything up to a sequence number; which tables a text reads."""
+    async def _ask(self, ask: Ask, seq: int, check: Callable[[tuple[str, ...]], None]) -> _Rows:
+        """The answer, with everything up to a sequence number; TimeoutError if its deadline passed before it was asked.
+
+        `check` raises if the tables that it is given may not be read: it is asked before a query may read them, and
+        before the answer leaves, with the rights in force then.
+        """
+        deadline = None if ask.deadline_s is None else ask.arrived + ask.deadline_s
+        while True:
+            async with asyncio.timeout_at(_loop_time(deadline)):
+                await self._ready(seq)
+            as_of, tables = self._engine.definitions, self._tables_of(ask.sql)
+            if tables is not None:
+                check(tables)
+                found = await self.warehouse.ask(ask._replace(tables=tables))
+            else:
+                may = self._may_read(ask.sql, check)
+                found = await self.warehouse.ask(ask._replace(tables=may, read=False))
+                self._remember(ask.sql, found.tables, as_of)
+            try:
+                check(found.tables)
+            except HullcastError:
+                if found.rest is not None:
+                    self._let_go(found.rest)
+                raise
+            if found.body is not None:
+                return _Rows(found.tables, found.body, found.rest)
+
+    async def _ready(self, seq: int) -> None:
+        """Return when the warehouse knows all tables, and can read everything up to a sequence number."""
         while True:
             await self.warehouse.start()
-            tables = await self._tables_of(owner, sql)
             await self.warehouse.wait_released(seq)
-            if self._tables_as_of == self._engine.definitions:
-                return tables
+            if self.warehouse.knows_all:
+                return
 
     async def run_once(self, owner: str, sql: str, parameters: tuple[Scalar, ...]) -> tuple[bytes, LargeAnswer | None]:
         """The answer to a query of the server itself, with everything applied up to now, whoever may read that. The
         caller fetches the rest, if there is one, and lets go of it."""
-        arrived, seq = time.monotonic(), self._engine.seq
-        tables = await self._ready(owner, sql, seq)
-        ticket = os.urandom(TICKET_BYTES)
-        return await self.warehouse.ask(Ask(0, owner, sql, tuple(parameters), tables, arrived, ticket))
+        ask = Ask(0, owner, sql, tuple(parameters), (), time.monotonic(), os.urandom(TICKET_BYTES))
+        _, body, rest = await self._ask(ask, self._engine.seq, lambda tables: None)
+        return body, rest
 
     async def tables_read(self, owner: str, sql: str) -> list[str]:
         """The tables that a text reads, as they were created; raises why it cannot be read."""
-        tables = await self._ready(owner, sql, 0)
-        return self._engine.spelt(tables)
+        while True:
+            await self._ready(0)
+            as_of, tables = self._engine.definitions, self._tables_of(sql)
+            if tables is None:
+                ask = Ask(0, owner, sql, (), (), time.monotonic(), b"", read=False, only_tables=True)
+                tables = (await self.warehouse.ask(ask)).tables
+                self._remember(sql, tables, as_of)
+            if as_of == self._engine.definitions:
+                return self._engine.spelt(tables)
 
-    async def _tables_of(self, owner: str, sql: str) -> tuple[str, ...]:
-        """The tables a text reads (folded names); read once, in a worker: parsing may take its time."""
+    def _tables_of(self, sql: str) -> tuple[str, ...] | None:
+        """The tables a text reads (folded names), if that is known; a worker reads it: parsing may take its time."""
         if self._tables_as_of != self._engine.definitions:
             self._tables, self._tables_as_of = {}, self._engine.definitions  # a text may mean another table now
-        known = self._tables.get(sql)
-        if known is None:
-            as_of = self._engine.definitions
-            known = await self.warehouse.tables_of(owner, sql)
-            if self._tables_as_of == as_of == self._engine.definitions:
-                if len(self._tables) >= REMEMBERED:
-                    self._tables.clear()
-                self._tables[sql] = known
-        return known
+        return self._tables.get(sql)
+
+    def _remember(self, sql: str, tables: tuple[str, ...], as_of: int) -> None:
+        if self._tables_as_of == as_of == self._engine.definitions:
+            if len(self._tables) >= REMEMBERED:
+                self._tables.clear()
+            self._tables[sql] = tables
+
+    def _may_read(self, sql: str, check: Callable[[tuple[str, ...]], None]) -> tuple[str, ...]:
+        """The tables and views that a text names, and that may be read: if it reads no others, it can be answered by
+        the worker that reads it."""
+        words, found = set(_WORD.findall(fold(sql))), []
+        for name in sorted(words.intersection(self._engine.stores) | words.intersection(self._engine.views)):
+            with contextlib.suppress(HullcastError):
+                check((name,))
+                found.append(name)
+        return tuple(found)
+
+    def _let_go(self, rest: LargeAnswer) -> None:
+        self.warehouse.withdraw(rest)
+        rest.close()
 
     # --- the rest of large answers ----------------------------------------------------------------------------
 
@@ -369,8 +421,7 @@ class Queries:
         for owner, most in ((kept.owner, KEPT_PER_OWNER), (None, KEPT)):
             while len(self._kept_of(owner)) >= most:
                 if not self._drop_done(owner):
-                    self.warehouse.withdraw(kept.rest)
-                    kept.rest.close()
+                    self._let_go(kept.rest)
                     raise Overloaded("large answers being fetched", most)
         self._kept[kept.ticket] = kept
         self._open.add(kept.request, kept)
@@ -413,8 +464,7 @@ class Queries:
         self._open.discard(kept.request, kept)
         if kept.fetching is not None:
             kept.fetching.cancel()
-        self.warehouse.withdraw(kept.rest)
-        kept.rest.close()
+        self._let_go(kept.rest)
 
     def fetch(self, request: Request, body: FetchRows, owner: str) -> None:
         """Answer with a portion as soon as it is there."""

@@ -1,8 +1,8 @@
 """A worker of the warehouse: a forked child that does one task at a time until it is ended.
 
-It loads a table, reads a text, or runs a SELECT. A SELECT is bounded in memory by the operating system and by SQLite,
-in time by the warehouse process, which kills the worker; if that is killed itself, by an alarm. Whatever happens to it,
-files are right: a load is one transaction, and readers change nothing.
+It loads a table or a view, or reads a text and runs it. A SELECT is bounded in memory by the operating system and by
+SQLite, in time by the warehouse process, which kills the worker; if that is killed itself, by an alarm. Whatever
+happens to it, files are right: a load is one transaction, and readers change nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from hullcast.broker.warehouse.messages import (
     LoadTable,
     LoadView,
     ReadPlan,
-    ReadText,
     Select,
 )
 from hullcast.broker.warehouse.view_file import COMMIT_S, ViewLife
@@ -49,7 +48,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hullcast.broker.log.history import Life
+    from hullcast.broker.queries.reading import Plan
     from hullcast.broker.views.costs import LinearCost
+    from hullcast.broker.warehouse.messages import FileOf
     from hullcast.broker.warehouse.view_loader import Propagated
 
 #: How likely the kernel is to end a worker if the machine runs out of memory.
@@ -112,10 +113,6 @@ class WarehouseWorker:
                     return self._loaded(self._propagate(task))
                 case BuildView():
                     return self._loaded(self._build(task))
-                case ReadText():
-                    with _alarm(task.time_s):
-                        self._end.write(ReadPlan(read_query(task.sql, task.known, attached=True)))
-                    return Finished()
             raise InvariantBroken(f"a worker was given a {type(task).__name__}")
         except HullcastError as error:
             return Failure(*to_wire(error))
@@ -165,8 +162,15 @@ class WarehouseWorker:
     def _select(self, select: Select) -> Finished | Failure:
         memory_bytes = select.limits.memory_bytes
         try:
-            self._limit(memory_bytes)
             with _alarm(select.limits.time_s):
+                if select.plan is None:  # that is no part of its memory
+                    plan = read_query(select.sql, select.known, attached=True)
+                    self._end.write(ReadPlan(plan))
+                    files = files_of(plan, select.files)
+                    if files is None or select.only_read:
+                        return Finished()
+                    select = select._replace(plan=plan, files=files)
+                self._limit(memory_bytes)
                 self._answering.answer(select, self._end.write, self._end.flush, self._load)
         except HullcastError as error:
             if "out of memory" not in str(error):
@@ -215,6 +219,12 @@ class WarehouseWorker:
 
     def _spent(self, memory_bytes: int) -> bool:
         return self._memory.reserved_bytes() > self._base_bytes + SPENT * memory_bytes
+
+
+def files_of(plan: Plan, files: tuple[FileOf, ...]) -> tuple[FileOf, ...] | None:
+    """Those of the files that a text reads, in its order; None if it reads others."""
+    given = {fold(file.life.table.name): file for file in files}
+    return tuple(given[table] for table in plan.tables) if given.keys() >= set(plan.tables) else None
 
 
 def propagation(done: Propagated, computing: LinearCost | None) -> Propagation:

@@ -64,7 +64,8 @@ async def test_an_answer_is_worth_what_its_reader_saw_though_a_load_has_ended_si
     warehouse._workers._hands += [loader, reader]
     warehouse.on_message(Known("t", life_of("T", "K INTEGER PRIMARY KEY")))
     warehouse.on_message(Released(3, time.monotonic(), {"t": (1, 3, 3)}))
-    warehouse._feed("t").period_s = 60.0  # so it is loaded at once
+    warehouse.loads.feeds["t"].put()
+    warehouse.board.feeds["t"].period_s = 60.0  # so it is loaded at once
     warehouse._fill()
     assert [type(task) for task in loader.tasks] == [LoadTable]
     warehouse._on_worker(loader, Finished(result=Loaded(3, 3, 3, 3, 0.0, None)))
@@ -90,7 +91,7 @@ async def test_an_answer_is_worth_what_its_reader_saw_though_a_load_has_ended_si
 async def test_a_view_that_is_being_made_holds_up_no_load_and_is_given_up_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hullcast.broker.warehouse.live.BUILD_S", 0.01)
+    monkeypatch.setattr("hullcast.broker.warehouse.view_builds.BUILD_S", 0.01)
     said: list[object] = []
     warehouse = LiveWarehouse(
         Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30)),
