@@ -52,8 +52,8 @@ log = logger(__name__)
 WAITING, WAITING_PER_OWNER = 1000, 200
 #: Bytes of queries, with their parameters, until they are answered (one that is alone may exceed them).
 WAITING_BYTES, WAITING_BYTES_PER_OWNER = 128 << 20, 64 << 20
-#: Queries that the warehouse process has at once, of all and of one owner: among these its policy chooses.
-ADMITTED, ADMITTED_PER_OWNER = 64, 32
+#: Queries that the warehouse process has at once, of all and of one owner: whose turn it is, is decided there.
+ADMITTED, ADMITTED_PER_OWNER = 1000, 200
 #: Queries that are refused at once because their deadlines have passed; then others have their turn.
 REFUSED_AT_ONCE = 20
 #: Texts whose tables are remembered.
