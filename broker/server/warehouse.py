@@ -139,7 +139,7 @@ class LargeAnswer:
             self._file = None
 
 
-class Answered(NamedTuple):
+class QueryOutcome(NamedTuple):
     """What became of a query: the tables (folded names) that its text reads, and the encoded answer, or its first
     portion and the rest. No body: it reads others than it may, and was not run."""
 
@@ -338,11 +338,11 @@ class Warehouse:
         """Whether the process was told of all tables and views."""
         return self._definitions == self._engine.definitions
 
-    async def ask(self, ask: Ask) -> Answered:
+    async def ask(self, ask: Ask) -> QueryOutcome:
         """What becomes of a query; raises why it cannot be answered."""
         self._numbers += 1
         self.tell_released()
-        found: Answered = await self._answer(self._numbers, ask._replace(number=self._numbers))
+        found: QueryOutcome = await self._answer(self._numbers, ask._replace(number=self._numbers))
         return found
 
     async def make_view(self, view: ViewLife, owner: str) -> tuple[int, float]:
@@ -376,7 +376,7 @@ class Warehouse:
                 self._withdraw(number)
 
     def _let_go(self, answer: object) -> None:
-        if isinstance(answer, Answered) and answer.rest is not None:
+        if isinstance(answer, QueryOutcome) and answer.rest is not None:
             answer.rest.close()
 
     def withdraw(self, large: LargeAnswer) -> None:
@@ -407,7 +407,7 @@ class Warehouse:
                 large = None
                 if spool is not None and number in self._owed:  # else nobody waits for it, and it was withdrawn
                     large = self._large[number] = LargeAnswer(spool)
-                self._settle(number, Answered(tables, body, large))
+                self._settle(number, QueryOutcome(tables, body, large))
             case SpooledPart(number):
                 if number in self._large:
                     self._large[number].add(message)
@@ -415,7 +415,7 @@ class Warehouse:
                 if number in self._large:
                     self._large.pop(number).end(worth)
             case Tables(number, names):
-                self._settle(number, Answered(names, None))
+                self._settle(number, QueryOutcome(names, None))
             case ViewMade(number):
                 self._settle(number, message)
             case QueryRefused(number, code, arguments):

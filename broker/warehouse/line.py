@@ -25,7 +25,7 @@ AHEAD, AHEAD_OF_ONE = 64, 32
 PATIENCE_S = 10.0
 
 
-class Line:
+class QuestionLine:
     """Questions by owner, and owners by what they were given.
 
     N1  An owner has its turn if it has questions here, ranked as the shares say when one came, or it was served.

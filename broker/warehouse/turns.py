@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hullcast.broker.scheduling.policy import FairShare, Item
 from hullcast.broker.warehouse.board import Answer, Load
-from hullcast.broker.warehouse.line import Line
+from hullcast.broker.warehouse.line import QuestionLine
 from hullcast.broker.warehouse.policies.fifo import Fifo
 from hullcast.broker.warehouse.policies.policy import in_turn
 from hullcast.network.wire.logs import logger
@@ -39,7 +39,7 @@ class Turns:
         self._most_answers = self._most_loads = max(1, board.places - 1)
         self._most_of_one = max(1, self._most_answers - 1)
         self._shares = FairShare()
-        self.line = Line(self._shares)
+        self.line = QuestionLine(self._shares)
 
     # -- who waits -------------------------------------------------------------------------------------------
 

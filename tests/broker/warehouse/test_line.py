@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hullcast.broker.scheduling.policy import FairShare, Item
 from hullcast.broker.warehouse import line as line_module
 from hullcast.broker.warehouse.board import Answer, Board, Question
-from hullcast.broker.warehouse.line import AHEAD, AHEAD_OF_ONE, PATIENCE_S, Line
+from hullcast.broker.warehouse.line import AHEAD, AHEAD_OF_ONE, PATIENCE_S, QuestionLine
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.broker.warehouse.turns import Turns
 
@@ -28,7 +28,7 @@ class LineMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.shares = FairShare()
-        self.line = Line(self.shares)
+        self.line = QuestionLine(self.shares)
         self.behind: list[Question] = []
         self.ahead: list[Question] = []
         self.now = 0.0
