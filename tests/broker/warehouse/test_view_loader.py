@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,6 +27,7 @@ from hullcast.broker.queries.sqlite_copy import RESULT, Guard
 from hullcast.broker.queries.view import create_text
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.warehouse.files import FOLDER, FileState, file_of, open_for_reading, pin, remove_others
+from hullcast.broker.warehouse.loader import Loader
 from hullcast.broker.warehouse.view_file import COMMIT_S, ViewFile, ViewLife
 from hullcast.broker.warehouse.view_loader import ViewLoader
 from hullcast.network.wire import bodies
@@ -122,7 +123,11 @@ def propagate(
             through[name] = least + round(share * (base.seq - least))
     if not through:
         return
-    counted = {fold(table): loader.count(view, table, seq) for table, seq in through.items()}
+    counted: dict[str, int | None] = {}
+    if states is not None:
+        at = {table: states[fold(table)].current for table in through}
+        with closing(Loader(base.path)) as bases:
+            counted = {fold(table): bases.count(view.base(table), at[table], seq) for table, seq in through.items()}
     with ExitStack() as patience:
         if way == "given up":
             patience.enter_context(counted_steps())
