@@ -93,6 +93,10 @@ class FileLoader(Generic[OneLife, OneFile]):
         self._source = TableSource(directory, self._identity)
         self._files = OpenFiles[OneFile](directory, self._identity, self.FILE)  # type: ignore[arg-type]
 
+    def build(self, life: OneLife, through: int) -> object:
+        """Bring a file to a sequence number; one that is not there is made."""
+        raise NotImplementedError
+
     def discard(self, life: OneLife) -> None:
         """Remove a file, which a reader found damaged: it is made again when it is needed."""
         self._files.discard(life)
@@ -188,6 +192,8 @@ class Loader(FileLoader[Life, TableFile]):
             lambda file: self._go_on(file, life, through, tell),
         )
         return found._replace(took_s=time.perf_counter() - began)
+
+    build = load
 
     def count(self, life: Life, after: int, through: int, within_s: float = inf) -> int | None:
         """How many updates of a table there are behind `after` up to `through`; None if that cannot be said in time,

@@ -16,9 +16,10 @@ import signal
 import sqlite3
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hullcast.broker.log.directory import read_identity
+from hullcast.broker.log.history import Life
 from hullcast.broker.log.space import DiskSpace
 from hullcast.broker.processes.background import step_back
 from hullcast.broker.processes.ends import BlockingEnd
@@ -47,9 +48,9 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
 
-    from hullcast.broker.log.history import Life
     from hullcast.broker.queries.reading import Plan
     from hullcast.broker.views.costs import LinearCost
+    from hullcast.broker.warehouse.loader import FileLoader
     from hullcast.broker.warehouse.messages import FileOf
     from hullcast.broker.warehouse.view_loader import Propagated
 
@@ -86,6 +87,7 @@ class WarehouseWorker:
         bounds = FileBounds(directory, limits.file_bytes, limits.reserve_bytes)
         self._loader = Loader(directory, bounds)
         self._views = ViewLoader(directory, bounds)
+        self._loaders: dict[type, FileLoader[Any, Any]] = {Life: self._loader, ViewLife: self._views}
         space = DiskSpace(directory, limits.reserve_bytes)
         self._answering = Answering(directory, read_identity(directory) or b"", space)
         self._memory = AddressSpace()
@@ -193,14 +195,10 @@ class WarehouseWorker:
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
         self._lift()
         try:
-            if isinstance(life, ViewLife):
-                if anew:
-                    self._views.discard(life)
-                self._views.build(life, through)
-            else:
-                if anew:
-                    self._loader.discard(life)
-                self._loader.load(life, through)
+            loader = self._loaders[type(life)]
+            if anew:
+                loader.discard(life)
+            loader.build(life, through)
         finally:
             resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hullcast.broker.views.costs import CostFunction, CurveCost, LinearCost, StepCost
+from hullcast.broker.views.costs import CostFunction, CurveCost, LinearCost
 from hullcast.broker.views.planners.planner import minimal_actions
+from hullcast.sim.experiments.studies.batching.costs import StepCost
 from hullcast.sim.experiments.studies.batching.guessed import Guessed, even_arrivals
 from hullcast.sim.experiments.studies.batching.lgm import MOST_TABLES, KnownArrivals, LeastAhead, Lgm, best_plan
 from hullcast.sim.experiments.studies.batching.simulated import simulate
