@@ -10,19 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.server.jobs import ANY, Room, Wait
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.sql.text import check_text
+from hullcast.broker.tables.schema import fold
 from hullcast.broker.warehouse.answering import no_room
 from hullcast.broker.warehouse.messages import Ask
 from hullcast.network.wire.errors import (
     AnswerGone,
     DeadlineMissed,
+    HullcastError,
+    NotPermitted,
     Overloaded,
     UnknownTable,
 )
@@ -32,14 +37,14 @@ if TYPE_CHECKING:
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.log.space import DiskSpace
-    from hullcast.broker.server.access import Asked
+    from hullcast.broker.server.access import Access, Asked
     from hullcast.broker.server.jobs import Jobs
     from hullcast.broker.server.warehouse import LargeAnswer, Warehouse
     from hullcast.network.wire.bodies import DropRows, FetchRows, Query
     from hullcast.network.wire.packing import Scalar
 
-#: Of the queries that wait the warehouse process has so many at once, and of one owner: among these its policy chooses.
-QUERIES = Room("queries", waiting=1000, waiting_per_owner=200, at_once=64, at_once_per_owner=32)
+#: The warehouse has all of them: there they wait for their turn.
+QUERIES = Room("queries", waiting=1000, waiting_per_owner=200)
 #: Portions being read: one of each large answer.
 FETCHES = Room("fetches", waiting=ANY, waiting_per_owner=ANY)
 #: Texts whose tables are remembered.
@@ -50,6 +55,7 @@ KEPT_BYTES, KEPT_BYTES_PER_OWNER = 4 << 30, 1 << 30
 #: Seconds without a fetch after which the rest of an answer is dropped.
 KEPT_S = 30.0
 TICKET_BYTES = 16
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(eq=False, slots=True)
@@ -79,6 +85,14 @@ class _Kept:
         """The same, unless it may be fetched by another link: by whoever has the key."""
         if not self.asked.access.keyed:
             self.give_up(self)
+
+
+class _Rows(NamedTuple):
+    """An answer, or its first portion and the rest."""
+
+    tables: tuple[str, ...]
+    body: bytes
+    rest: LargeAnswer | None
 
 
 class Queries:
@@ -166,55 +180,99 @@ class Queries:
         """The encoded reply; the rest of it, if there is one, is kept."""
         query, access = asked.body, asked.access
         access.check("query")
-        deadline = None if query.deadline_s is None else arrived + query.deadline_s
-        async with asyncio.timeout_at(_loop_time(deadline)):
-            tables = await self._ready(access.owner, query.sql, seq)
-        access.check("query", self._engine.catalogue.spelt(tables))  # with the rights in force now
         ticket = os.urandom(TICKET_BYTES)
         terms = (query.freshness, query.deadline_s, query.priority, query.read_set == "consistent")
-        ask = Ask(0, access.owner, query.sql, tuple(query.parameters), tables, arrived, ticket, *terms)
-        body, rest = await self.warehouse.ask(ask)
+        ask = Ask(0, access.owner, query.sql, tuple(query.parameters), (), arrived, ticket, *terms)
+        tables, body, rest = await self._ask(ask, seq, access)
         if rest is not None:
             asked = asked._replace(request=asked.request._replace(body=b""))
             self._keep(_Kept(ticket, asked, tables, rest, time.monotonic() + KEPT_S, self._give_up))
         return body
 
-    async def _ready(self, owner: str, sql: str, seq: int) -> tuple[str, ...]:
-        """Return when the warehouse can read everything up to a sequence number; which tables a text reads."""
+    async def _ask(self, ask: Ask, seq: int, access: Access | None) -> _Rows:
+        """The answer, with everything up to a sequence number; TimeoutError if its deadline passed before it was asked.
+
+        Rights are asked for before a query may read tables, and before the answer leaves; without `access`, the server
+        itself asks, which may read all.
+        """
+        deadline = None if ask.deadline_s is None else ask.arrived + ask.deadline_s
+        while True:
+            async with asyncio.timeout_at(_loop_time(deadline)):
+                await self._ready(seq)
+            as_of, tables = self._engine.catalogue.definitions, self._tables_of(ask.sql)
+            if tables is not None:
+                self._check(access, tables)
+                found = await self.warehouse.ask(ask._replace(tables=tables))
+            else:
+                may = self._may_read(ask.sql, access)
+                found = await self.warehouse.ask(ask._replace(tables=may, read=False))
+                self._remember(ask.sql, found.tables, as_of)
+            try:
+                self._check(access, found.tables)
+            except HullcastError:
+                if found.rest is not None:
+                    self._let_go(found.rest)
+                raise
+            if found.body is not None:
+                return _Rows(found.tables, found.body, found.rest)
+
+    def _check(self, access: Access | None, tables: tuple[str, ...]) -> None:
+        if access is not None:
+            access.check("query", self._engine.catalogue.spelt(tables))
+
+    async def _ready(self, seq: int) -> None:
+        """Return when the warehouse knows all tables, and can read everything up to a sequence number."""
         while True:
             await self.warehouse.start()
-            tables = await self._tables_of(owner, sql)
             await self.warehouse.wait_released(seq)
-            if self._tables_as_of == self._engine.catalogue.definitions:
-                return tables
+            if self.warehouse.knows_all:
+                return
 
     async def run_once(self, owner: str, sql: str, parameters: tuple[Scalar, ...]) -> tuple[bytes, LargeAnswer | None]:
         """The answer to a query of the server itself, with everything applied up to now, whoever may read that. The
         caller fetches the rest, if there is one, and lets go of it."""
-        arrived, seq = time.monotonic(), self._engine.seq
-        tables = await self._ready(owner, sql, seq)
-        ticket = os.urandom(TICKET_BYTES)
-        return await self.warehouse.ask(Ask(0, owner, sql, tuple(parameters), tables, arrived, ticket))
+        ask = Ask(0, owner, sql, tuple(parameters), (), time.monotonic(), os.urandom(TICKET_BYTES))
+        _, body, rest = await self._ask(ask, self._engine.seq, None)
+        return body, rest
 
-    async def tables_read(self, owner: str, sql: str) -> list[str]:
+    async def tables_read(self, owner: str, sql: str) -> tuple[str, ...]:
         """The tables that a text reads, as they were created; raises why it cannot be read."""
-        tables = await self._ready(owner, sql, 0)
-        return list(self._engine.catalogue.spelt(tables))
+        catalogue = self._engine.catalogue
+        while True:
+            await self._ready(0)
+            as_of, tables = catalogue.definitions, self._tables_of(sql)
+            if tables is None:
+                ask = Ask(0, owner, sql, (), (), time.monotonic(), b"", read=False, only_tables=True)
+                tables = (await self.warehouse.ask(ask)).tables
+                self._remember(sql, tables, as_of)
+            if as_of == catalogue.definitions:
+                return catalogue.spelt(tables)
 
-    async def _tables_of(self, owner: str, sql: str) -> tuple[str, ...]:
-        """The tables a text reads (folded names); read once, in a worker: parsing may take its time."""
+    def _tables_of(self, sql: str) -> tuple[str, ...] | None:
+        """The tables a text reads (folded names), if that is known; a worker reads it: parsing may take its time."""
         if self._tables_as_of != self._engine.catalogue.definitions:
-            self._tables = {}  # a text may mean another table now
-            self._tables_as_of = self._engine.catalogue.definitions
-        known = self._tables.get(sql)
-        if known is None:
-            as_of = self._engine.catalogue.definitions
-            known = await self.warehouse.tables_of(owner, sql)
-            if self._tables_as_of == as_of == self._engine.catalogue.definitions:
-                if len(self._tables) >= REMEMBERED:
-                    self._tables.clear()
-                self._tables[sql] = known
-        return known
+            self._tables, self._tables_as_of = {}, self._engine.catalogue.definitions  # it may mean another table now
+        return self._tables.get(sql)
+
+    def _remember(self, sql: str, tables: tuple[str, ...], as_of: int) -> None:
+        if self._tables_as_of == as_of == self._engine.catalogue.definitions:
+            if len(self._tables) >= REMEMBERED:
+                self._tables.clear()
+            self._tables[sql] = tables
+
+    def _may_read(self, sql: str, access: Access | None) -> tuple[str, ...]:
+        """The tables and views that a text names, and that may be read: if it reads no others, it can be answered by
+        the worker that reads it."""
+        words, found, catalogue = set(_WORD.findall(fold(sql))), [], self._engine.catalogue
+        for name in sorted(words.intersection(catalogue.stores) | words.intersection(catalogue.views)):
+            with suppress(NotPermitted):
+                self._check(access, (name,))
+                found.append(name)
+        return tuple(found)
+
+    def _let_go(self, rest: LargeAnswer) -> None:
+        self.warehouse.withdraw(rest)
+        rest.close()
 
     # --- the rest of large answers ----------------------------------------------------------------------------
 
@@ -222,8 +280,7 @@ class Queries:
         for owner, most in ((kept.owner, KEPT_PER_OWNER), (None, KEPT)):
             while len(self._kept_of(owner)) >= most:
                 if not self._drop_done(owner):
-                    self.warehouse.withdraw(kept.rest)
-                    kept.rest.close()
+                    self._let_go(kept.rest)
                     raise Overloaded("large answers being fetched", most)
         self._kept[kept.ticket] = kept
         self._jobs.keep(kept.asked.request, kept)
@@ -266,8 +323,7 @@ class Queries:
         self._jobs.let_go(kept.asked.request, kept)
         if kept.fetching is not None:
             kept.fetching.cancel()
-        self.warehouse.withdraw(kept.rest)
-        kept.rest.close()
+        self._let_go(kept.rest)
 
     def _give_up(self, kept: _Kept) -> None:
         self._not_fetched += not kept.done

@@ -10,18 +10,16 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.log.history import Life
 from hullcast.broker.processes.child import ChildKind, ChildProcess
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.file import ViewLife
 from hullcast.broker.warehouse.answering import with_worth
 from hullcast.broker.warehouse.messages import (
     AnswerEnded,
     AnswerRows,
     Ask,
-    AskTables,
     Begin,
     Known,
     MakeView,
@@ -35,6 +33,7 @@ from hullcast.broker.warehouse.messages import (
     Withdraw,
 )
 from hullcast.broker.warehouse.policies import POLICIES
+from hullcast.broker.warehouse.view_file import ViewLife
 from hullcast.network.wire.errors import BadSetting, ConnectionLost, HullcastError, from_wire
 
 if TYPE_CHECKING:
@@ -140,10 +139,13 @@ class LargeAnswer:
             self._file = None
 
 
-def _close_rest(answer: object) -> None:
-    match answer:
-        case (_, LargeAnswer() as rest):
-            rest.close()
+class QueryOutcome(NamedTuple):
+    """What became of a query: the tables (folded names) that its text reads, and the encoded answer, or its first
+    portion and the rest. No body: it reads others than it may, and was not run."""
+
+    tables: tuple[str, ...]
+    body: bytes | None
+    rest: LargeAnswer | None = None
 
 
 def _read(file: int, size: int, offset: int) -> bytes:
@@ -332,17 +334,16 @@ class Warehouse:
 
     # -- what it is asked ------------------------------------------------------------------------------------
 
-    async def tables_of(self, owner: str, sql: str) -> tuple[str, ...]:
-        """The tables (folded names) that a text reads; raises why it cannot be read."""
-        self._numbers += 1
-        found: Tables = await self._answer(self._numbers, AskTables(self._numbers, owner, sql))
-        return found.names
+    @property
+    def knows_all(self) -> bool:
+        """Whether the process was told of all tables and views."""
+        return self._definitions == self._engine.catalogue.definitions
 
-    async def ask(self, ask: Ask) -> tuple[bytes, LargeAnswer | None]:
-        """The encoded answer, or its first portion and the rest; raises why there is none."""
+    async def ask(self, ask: Ask) -> QueryOutcome:
+        """What becomes of a query; raises why it cannot be answered."""
         self._numbers += 1
         self.tell_released()
-        found: tuple[bytes, LargeAnswer | None] = await self._answer(self._numbers, ask._replace(number=self._numbers))
+        found: QueryOutcome = await self._answer(self._numbers, ask._replace(number=self._numbers))
         return found
 
     async def make_view(self, view: ViewLife, owner: str) -> tuple[int, float]:
@@ -357,7 +358,7 @@ class Warehouse:
         """There will be no such view: remove the file that was made for it."""
         self._withdraw(number)
 
-    async def _answer(self, number: int, message: Ask | AskTables | MakeView) -> Any:
+    async def _answer(self, number: int, message: Ask | MakeView) -> Any:
         owed = self._owed[number] = asyncio.get_running_loop().create_future()
         answered = False
         try:
@@ -372,8 +373,12 @@ class Warehouse:
             self._owed.pop(number, None)
             if not answered:  # nobody waits for it any more
                 if owed.done() and not owed.cancelled() and owed.exception() is None:
-                    _close_rest(owed.result())  # it came in the same moment
+                    self._let_go(owed.result())  # it came in the same moment
                 self._withdraw(number)
+
+    def _let_go(self, answer: object) -> None:
+        if isinstance(answer, QueryOutcome) and answer.rest is not None:
+            answer.rest.close()
 
     def withdraw(self, large: LargeAnswer) -> None:
         """Nobody will fetch the rest of an answer."""
@@ -399,18 +404,20 @@ class Warehouse:
 
     def _on_message(self, message: object) -> None:
         match message:
-            case AnswerRows(number, body, spool):
+            case AnswerRows(number, tables, body, spool):
                 large = None
                 if spool is not None and number in self._owed:  # else nobody waits for it, and it was withdrawn
                     large = self._large[number] = LargeAnswer(spool)
-                self._settle(number, (body, large))
+                self._settle(number, QueryOutcome(tables, body, large))
             case SpooledPart(number):
                 if number in self._large:
                     self._large[number].add(message)
             case AnswerEnded(number, worth):
                 if number in self._large:
                     self._large.pop(number).end(worth)
-            case Tables(number) | ViewMade(number):
+            case Tables(number, names):
+                self._settle(number, QueryOutcome(names, None))
+            case ViewMade(number):
                 self._settle(number, message)
             case QueryRefused(number, code, arguments):
                 error = from_wire(code, arguments)

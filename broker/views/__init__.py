@@ -1,1 +1,1 @@
-"""Views that are ready in a promised time: maintained by deltas, in batches (VIEWS.md)."""
+"""What is decided about views: which changes are propagated when, and by which SQL (VIEWS.md). Pure."""

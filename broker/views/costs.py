@@ -28,7 +28,6 @@ from math import ceil, exp, isfinite, log
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 #: The largest batch that anything here speaks of: a cost that never grows has no largest one.
 MOST = 1 << 48
@@ -59,14 +58,6 @@ def largest_within(of: Callable[[int], float], limit_s: float) -> int:
     return low
 
 
-def tabulated(cost: CostFunction, upto: int) -> npt.NDArray[np.float64]:
-    """f(0), f(1), .., f(upto)."""
-    return np.array([cost.of(k) for k in range(upto + 1)], dtype=np.float64)
-
-
-# -- given functions -------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class LinearCost:
     """f(k) = row_s k + fixed_s for k > 0."""
@@ -80,43 +71,6 @@ class LinearCost:
 
     def of(self, k: int) -> float:
         return self.row_s * k + self.fixed_s if k else 0.0
-
-    def largest_within(self, limit_s: float) -> int:
-        return largest_within(self.of, limit_s)
-
-
-@dataclass(frozen=True, slots=True)
-class StepCost:
-    """f(k) = ceil(k / size) step_s, such as pages that are read as a whole: subadditive, but its average rises and
-    falls."""
-
-    size: int
-    step_s: float
-
-    def __post_init__(self) -> None:
-        if not (self.size >= 1 and 0 <= self.step_s < float("inf")):
-            raise ValueError(f"a step needs 1 change or more and 0 s or more, got {self.size} and {self.step_s}")
-
-    def of(self, k: int) -> float:
-        return self.step_s * ceil(k / self.size)
-
-    def largest_within(self, limit_s: float) -> int:
-        return largest_within(self.of, limit_s)
-
-
-@dataclass(frozen=True, slots=True)
-class PowerCost:
-    """f(k) = one_s k ** power: concave for powers up to 1."""
-
-    one_s: float
-    power: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.one_s < float("inf") and 0 <= self.power <= 1):
-            raise ValueError(f"needs 0 s or more and a power from 0 to 1, got {self.one_s} and {self.power}")
-
-    def of(self, k: int) -> float:
-        return self.one_s * float(k) ** self.power if k else 0.0
 
     def largest_within(self, limit_s: float) -> int:
         return largest_within(self.of, limit_s)

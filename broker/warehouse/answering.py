@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hullcast.broker.log.private import open_private
 from hullcast.broker.log.space import DiskSpace
-from hullcast.broker.queries.reading import bind, instants_of, read_query
+from hullcast.broker.queries.reading import bind, instants_of
 from hullcast.broker.queries.sqlite_copy import Guard, too_many_rows, with_instants
 from hullcast.broker.sql.text import shorten
-from hullcast.broker.tables.schema import fold
 from hullcast.broker.warehouse.files import files_open, is_damage, is_transient, open_for_reading, pin
 from hullcast.broker.warehouse.messages import FileMoved, FirstRows, NextRows, Pinned, Select
 from hullcast.network.wire import packing
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
     from hullcast.broker.log.history import Life
     from hullcast.broker.queries.reading import Plan
-    from hullcast.broker.views.file import ViewLife
+    from hullcast.broker.warehouse.view_file import ViewLife
 
     Say = Callable[[object], None]
 
@@ -168,10 +167,9 @@ class Answering:
         files.database.close()
 
     def _run(self, select: Select, files: _OpenFiles, say: Say, flush: Callable[[], None]) -> None:
-        tables = {fold(life.table.name): life.table for life in files.lives}
-        plan = select.plan or read_query(select.sql, tables, attached=True)
-        bound = bind(select.parameters)
-        width = sum(len(table.columns) for table in tables.values())
+        plan, bound = select.plan, bind(select.parameters)
+        assert plan is not None, "a text is read before it is run"
+        width = sum(len(life.table.columns) for life in files.lives)
         with files.guard.reading(plan, width):
             cursor = files.database.execute(plan.sql, bound)
             try:

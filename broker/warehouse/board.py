@@ -1,6 +1,6 @@
 """The board of the warehouse: what waits, what runs, how far each table is loaded. Pure.
 
-Drivers change it (live, or `broker/warehouse/simulated.py` by a simulated clock), policies
+Drivers change it (live, or `sim/experiments/studies/scheduling/simulated.py` by a simulated clock), policies
 read it. Whatever must not get lost is here, never in a policy: a policy can be exchanged at any moment.
 
     released       updates of a table are acknowledged: they wait in `Feed.pending`
@@ -26,10 +26,11 @@ batch; its flow time is from the beginning of the time it covers to its end, and
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -149,6 +150,9 @@ class LoadCost:
 class Feed:
     """A table in the warehouse."""
 
+    #: Whether it is loaded on a place of its own: that is none of a policy's business.
+    APART: ClassVar[bool] = False
+
     name: str
     began: float = 0.0  # what was released up to then is in the file
     loaded: int = 0  # the file is the table as of this sequence number
@@ -181,6 +185,11 @@ class Feed:
         """Updates not applied."""
         return sum(release.rows for release in self.pending)
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether its file is right for any sequence number."""
+        return True
+
     def staleness(self, now: float) -> float:
         """Seconds since the release up to which it is current."""
         return now - self.current_at
@@ -203,13 +212,36 @@ class Feed:
         """The period as declared, or as seen lately; None if nothing is known."""
         return self.seen_period_s if self.period_s is None else self.period_s
 
+    def begin(self, load: Load) -> None:
+        """A load begins: what it applies."""
+        load.batch = tuple(release for release in self.pending if release.through <= load.through)
+        self.loading = load
+
+    def apply(self, load: Load, now: float) -> None:
+        """A load was done."""
+        self.loaded = max(self.loaded, load.through)
+        for _ in load.batch:
+            self.pending.popleft()
+        if self.pending and self.pending[0].first <= load.through:  # a part of it
+            self.version = load.through
+        elif load.batch:
+            self.version = load.batch[-1].through
+        if load.batch:
+            self._count(load, now)
+            self.current_at = load.batch[-1].at
+            self.penalty += (now - load.batch[0].since) ** 2
+            stretches = ((now - each.since) / each.length for each in load.batch if each.length)
+            self.stretch = max(self.stretch, *stretches, 0.0)
+
+    def _count(self, load: Load, now: float) -> None:
+        self._staleness, self._summed_at = self.total_staleness(now), now
+        self.loads += 1
+        self.loaded_rows += sum(release.rows for release in load.batch)
+
     def _see_period(self, length: float) -> None:
         if length > 0:
             seen = self.seen_period_s
             self.seen_period_s = length if seen is None else seen + PERIOD_SHARE * (length - seen)
-
-    def _sum_up(self, now: float) -> None:
-        self._staleness, self._summed_at = self.total_staleness(now), now
 
 
 @dataclass(eq=False, slots=True)
@@ -219,6 +251,8 @@ class ViewFeed(Feed):
     V1  `pending` has the releases of `behind`, in the order of their first updates.
     V2  If it is exact, its file is the answer to its SELECT as of `loaded`; else `pending` begins at or before that.
     """
+
+    APART: ClassVar[bool] = True
 
     behind: dict[str, deque[Release]] = field(default_factory=dict)
     _rows: dict[str, int] = field(default_factory=dict)  # of these releases
@@ -257,6 +291,22 @@ class ViewFeed(Feed):
                 releases[0] = releases[0]._replace(first=through + 1)
             self._rows[table] = sum(release.rows for release in releases)
         self._merge()
+
+    def begin(self, load: Load) -> None:
+        """What a load propagates: if no other table has changes, it makes the view exact."""
+        others = [table for table in self.behind if table not in load.only] if load.only else []
+        if not any(self.behind[table] for table in others):
+            load.only = ()
+        releases = (each for table in load.only or self.behind for each in self.behind[table])
+        load.batch = tuple(sorted(release for release in releases if release.through <= load.through))
+        self.loading = load
+
+    def apply(self, load: Load, now: float) -> None:
+        """Changes were propagated."""
+        self.loaded = self.version = max(self.loaded, load.through)
+        self.take(load.only or self.behind, load.through)
+        self._count(load, now)
+        self.current_at = min((release.since for release in self.pending), default=self.released_at)
 
     def _merge(self) -> None:
         self.pending = deque(sorted(each for releases in self.behind.values() for each in releases))
@@ -324,10 +374,27 @@ class Board:
         view.released_at = at
         self.advance(through)
 
-    def ask(self, question: Question) -> None:
-        """A question waits from now on."""
+    def note(self, question: Question) -> None:
+        """A question has come: all that is known by now was acknowledged before it."""
         question.seq = self.horizon
-        self.waiting.append(question)
+
+    def wait(self, question: Question) -> None:
+        """A question waits here from now on, for the first time or again."""
+        question.began = question.target = None
+        insort(self.waiting, question, key=lambda each: each.arrived)
+
+    def ask(self, question: Question) -> None:
+        """A question has come, and waits here from now on."""
+        self.note(question)
+        self.wait(question)
+
+    def narrow(self, question: Question, tables: tuple[str, ...], now: float) -> None:
+        """A question that has begun reads no more than these of its tables."""
+        held = any(question in held for held in self._held.values())
+        self._let_go(question)
+        question.tables = tables
+        if held and question.needs_common:
+            self._hold(question, question.target, now)
 
     def withdraw(self, question: Question) -> None:
         """A question needs no answer any more; its task, if it has begun, is ended by `end`."""
@@ -351,19 +418,7 @@ class Board:
             feed = self.feeds[task.table]
             assert feed.loading is None, "one load of a table at a time"
             assert task.through <= self.reach(feed), "not beyond a hold"
-            if isinstance(feed, ViewFeed):
-                task.batch, task.only = self._batch_of_view(feed, task)
-            else:
-                task.batch = tuple(release for release in feed.pending if release.through <= task.through)
-            feed.loading = task
-
-    def _batch_of_view(self, view: ViewFeed, load: Load) -> tuple[tuple[Release, ...], tuple[str, ...]]:
-        """What a load of a view propagates. If no other table has changes, it makes the view exact."""
-        others = [table for table in view.behind if table not in load.only] if load.only else []
-        if not any(view.behind[table] for table in others):
-            return tuple(release for release in view.pending if release.through <= load.through), ()
-        releases = (release for table in load.only for release in view.behind[table])
-        return tuple(release for release in releases if release.through <= load.through), load.only
+            feed.begin(task)
 
     def pinned(self, question: Question) -> None:
         """A question has begun to read all its tables: they may change."""
@@ -386,14 +441,14 @@ class Board:
             return
         feed.loading = None
         if done:
-            self._loaded(feed, task, now)
+            feed.apply(task, now)
 
     def found(self, table: str, current: int, last: int, now: float) -> None:
         """A file is the table as of `current`, with `last` as its last update: a load was done that nobody told of."""
         feed = self.feeds[table]
         if current > feed.loaded:
             batch = tuple(release for release in feed.pending if release.through <= current)
-            self._loaded(feed, Load(table, current, batch=batch), now)
+            feed.apply(Load(table, current, batch=batch), now)
             feed.version = last
 
     def left(self, feed: Feed, release: Release | None) -> None:
@@ -402,34 +457,6 @@ class Board:
             feed.current_at = max(feed.current_at, feed.pending.popleft().at)
         else:
             feed.pending[0] = release
-
-    def _loaded(self, feed: Feed, load: Load, now: float) -> None:
-        if isinstance(feed, ViewFeed):
-            self._propagated(feed, load, now)
-            return
-        feed.loaded = max(feed.loaded, load.through)
-        for _ in load.batch:
-            feed.pending.popleft()
-        if feed.pending and feed.pending[0].first <= load.through:  # a part of it
-            feed.version = load.through
-        elif load.batch:
-            feed.version = load.batch[-1].through
-        if not load.batch:
-            return
-        feed._sum_up(now)
-        feed.current_at = load.batch[-1].at
-        feed.loads += 1
-        feed.loaded_rows += sum(release.rows for release in load.batch)
-        feed.penalty += (now - load.batch[0].since) ** 2
-        feed.stretch = max(feed.stretch, *((now - each.since) / each.length for each in load.batch if each.length), 0.0)
-
-    def _propagated(self, view: ViewFeed, load: Load, now: float) -> None:
-        view.loaded = view.version = max(view.loaded, load.through)
-        view.take(load.only or tuple(view.behind), load.through)
-        view._sum_up(now)
-        view.current_at = min((release.since for release in view.pending), default=view.released_at)
-        view.loads += 1
-        view.loaded_rows += sum(release.rows for release in load.batch)
 
     def gather(self, now: float) -> float:
         """Let updates that nobody waits for wait for others, to be loaded together: a load of a few rows costs as much
@@ -460,8 +487,7 @@ class Board:
 
     def waiting_feeds(self) -> list[Feed]:
         """Tables with updates that are not being loaded; views are none of a policy's business."""
-        feeds = self.feeds.values()
-        return [feed for feed in feeds if feed.pending and feed.loading is None and not isinstance(feed, ViewFeed)]
+        return [feed for feed in self.feeds.values() if feed.pending and feed.loading is None and not feed.APART]
 
     def loadable(self) -> list[Feed]:
         """Tables with updates that a load could apply now."""
@@ -485,7 +511,7 @@ class Board:
 
     def valid_until(self, feed: Feed) -> int:
         """The last sequence number for which a table's file is right; -1: for none, a view that is not exact."""
-        if isinstance(feed, ViewFeed) and not feed.is_exact:
+        if not feed.is_exact:
             return -1
         return max(feed.loaded, feed.pending[0].first - 1 if feed.pending else self.horizon)
 
@@ -502,25 +528,19 @@ class Board:
             return False
         return not question.needs_common or self.common(question.tables) is not None
 
-    def missing(self, question: Question) -> list[Load]:
-        """Loads of tables that must still begin before a question can run, as far as they can begin now.
+    def missing(self, question: Question, *, apart: bool = False) -> list[Load]:
+        """Loads that must still begin before a question can run, as far as they can begin now: of tables, or of what
+        is loaded apart.
 
         A question that needs one moment for several tables is given that moment when the first of them begins.
         """
-        return [load for load in self._missing(question) if not isinstance(self.feeds[load.table], ViewFeed)]
-
-    def missing_views(self, question: Question) -> list[Load]:
-        """The same, of views."""
-        return [load for load in self._missing(question) if isinstance(self.feeds[load.table], ViewFeed)]
-
-    def _missing(self, question: Question) -> list[Load]:
         if self.ready(question):
             return []
         least = self._moment(question) if question.needs_common else self._least(question)
         loads = []
         for table in question.tables:
             feed = self.feeds[table]
-            if feed.loading is None and self.valid_until(feed) < least:
+            if feed.APART is apart and feed.loading is None and self.valid_until(feed) < least:
                 through = min(least if question.needs_common else self.horizon, self.reach(feed))
                 if through > feed.loaded or (through == feed.loaded and self.valid_until(feed) < 0):
                     loads.append(Load(table, through, question))

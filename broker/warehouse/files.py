@@ -1,6 +1,6 @@
 """The SQLite file of one table: written by loads, read by queries at the same time (WAL).
 
-What every file of the warehouse has, also that of a view (`broker/views/file.py`), is in `LoadedFile`, `NewFile` and
+What every file of the warehouse has, also that of a view (`view_file.py`), is in `LoadedFile`, `NewFile` and
 `OpenFiles`; what a table's file has in `TableFile`.
 
     DIR/warehouse/stock-1f3a..9c.sqlite     the table under its own name, as `SqliteCopy` would hold it, and one row of
@@ -21,10 +21,10 @@ import os
 import re
 import resource
 import sqlite3
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from hullcast.broker.log.private import make_private, open_private, sync_directory
 from hullcast.broker.log.run import LogPosition
@@ -150,6 +150,15 @@ class LoadedFile:
         """Begin a load."""
         bounds.set(self._database)
         self._database.execute("BEGIN IMMEDIATE")
+
+    @contextmanager
+    def loading(self, bounds: FileBounds) -> Iterator[None]:
+        """A load, which `end` is called in; if it fails, the file is as it was."""
+        self.begin(bounds)
+        try:
+            yield
+        finally:
+            self.undo()
 
     def attach(self, path: Path, name: str = "base") -> None:
         """Open a checkpoint, or a table's file, beside this one before a load begins; FileNotFoundError if it is not
@@ -359,7 +368,7 @@ class NewFile(Generic[File]):
     """A file on its way: filled without a journal under another name, which it has until it is complete and on disk.
 
     Until then nobody reads it, so nothing is written twice, and the index of the keys is made at the end. Whoever is
-    killed meanwhile leaves a file that `remove_unfinished` removes.
+    killed meanwhile leaves a file that `remove_unfinished` removes. What was written goes if the block fails.
     """
 
     def __init__(
@@ -382,8 +391,15 @@ class NewFile(Generic[File]):
             self.file = kind(self._temporary, life, identity, self._database)
             self._begin(identity, bases, bounds)
         except BaseException:
-            self.give_up()
+            self._give_up()
             raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._give_up()
 
     def _begin(self, identity: bytes, bases: Mapping[str, Path], bounds: FileBounds) -> None:
         database, life = self._database, self.life
@@ -425,7 +441,7 @@ class NewFile(Generic[File]):
         self._temporary.unlink(missing_ok=True)
         sync_directory(self.path.parent)
 
-    def give_up(self) -> None:
+    def _give_up(self) -> None:
         """Remove what was written."""
         self._database.close()
         remove(self._temporary)

@@ -15,12 +15,12 @@ import sqlite3
 import time
 from contextlib import contextmanager, suppress
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from hullcast.broker.log.directory import read_identity
-from hullcast.broker.log.history import gone, readable_from
+from hullcast.broker.log.history import Life, gone, readable_from
 from hullcast.broker.log.source import TableSource
 from hullcast.broker.queries.sqlite_copy import stored_column
 from hullcast.broker.tables.ingest import Encoded, ingest
@@ -32,6 +32,8 @@ from hullcast.broker.warehouse.files import (
     FOLDER,
     FileBounds,
     FileState,
+    KeptLife,
+    LoadedFile,
     NewFile,
     OpenFiles,
     TableFile,
@@ -44,12 +46,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hullcast.broker.log.history import Life
     from hullcast.broker.log.run import LogPosition
     from hullcast.broker.log.source import Base, ChangeBlock
     from hullcast.broker.tables.interning import Interner
     from hullcast.broker.tables.schema import Table
-    from hullcast.broker.warehouse.files import KeptLife
     from hullcast.network.wire.arrays import Floats
 
 #: How often a load begins again because the log or a checkpoint was cut under its hands.
@@ -58,6 +58,15 @@ _ATTEMPTS = 5
 _NO_SPACE_BYTES = 64 << 10
 #: Rows that are made Python objects at once.
 _ROWS_PUT = 1 << 15
+
+
+OneLife = TypeVar("OneLife", bound=KeptLife)
+OneFile = TypeVar("OneFile", bound=LoadedFile)
+Done = TypeVar("Done")
+
+
+class PartialRowsError(FileNotFoundError):
+    """The log has rows that lack columns, as an earlier version of the server logged them."""
 
 
 class Loaded(NamedTuple):
@@ -71,20 +80,93 @@ class Loaded(NamedTuple):
     position: LogPosition | None
 
 
-class Loader:
-    """Loads the tables of one data directory. Any number of loaders may, in processes of their own; but one load of a
-    table at a time."""
+class FileLoader(Generic[OneLife, OneFile]):
+    """What loads of tables and of views have in common. Any number of loaders may load the files of a data directory,
+    in processes of their own; but one load of a file at a time."""
+
+    KIND: ClassVar[str]
+    FILE: ClassVar[type[LoadedFile]]
 
     def __init__(self, directory: Path, bounds: FileBounds | None = None) -> None:
         self._directory, self._bounds = directory, bounds or FileBounds(directory)
         self._identity = read_identity(directory) or b""
         self._source = TableSource(directory, self._identity)
-        self._files = OpenFiles(directory, self._identity, TableFile)
+        self._files = OpenFiles[OneFile](directory, self._identity, self.FILE)  # type: ignore[arg-type]
+
+    def build(self, life: OneLife, through: int) -> object:
+        """Bring a file to a sequence number; one that is not there is made."""
+        raise NotImplementedError
+
+    def discard(self, life: OneLife) -> None:
+        """Remove a file, which a reader found damaged: it is made again when it is needed."""
+        self._files.discard(life)
+
+    def close(self) -> None:
+        """Close all files."""
+        self._files.close()
+
+    @contextmanager
+    def _failing(self, life: OneLife) -> Iterator[None]:
+        """Errors of the disk as our own."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            if (bound := self._bounds.explain(error)) is not None:
+                raise LoadFailed(life.table.name, bound, self.KIND) from error
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            with suppress(OSError):
+                folder = self._directory / FOLDER
+                space = os.statvfs(folder if folder.exists() else self._directory)
+                is_full = space.f_bavail * space.f_frsize < _NO_SPACE_BYTES
+                if is_full and "is full" not in reason:  # SQLite may say no more than "disk I/O error"
+                    reason = f"the disk is full: {reason}"
+            raise LoadFailed(life.table.name, reason, self.KIND) from error
+
+    def _loading(
+        self,
+        life: OneLife,
+        table: Life,
+        make: Callable[[bool], Done],
+        renew: Callable[[OneFile, bool], Done],
+        go_on: Callable[[OneFile], Done],
+    ) -> Done:
+        """Load a file: from what it has; if the log does not reach back to that, without it; if there is none, `make`
+        it. Whether the log was found to have rows that lack columns is told. HistoryGone of a table if all is in vain.
+        """
+
+        def load() -> Done:
+            partial = False
+            for attempt in range(_ATTEMPTS):
+                file = self._files.get(life)
+                try:
+                    if file is None:
+                        done = make(partial)
+                        self._files.get(life)  # stays open: what SQLite needs to read is there if the disk fills up
+                        return done
+                    return renew(file, partial) if attempt else go_on(file)
+                except FileNotFoundError as error:  # the log or a checkpoint was cut, before or under way
+                    partial |= isinstance(error, PartialRowsError)
+            raise gone(table, table.created + 1, readable_from(self._directory))
+
+        with self._failing(life):
+            try:
+                return load()
+            except sqlite3.DatabaseError as error:
+                if is_transient(error):
+                    raise
+                self.discard(life)  # damaged: once more, from the beginning
+                return load()
+
+
+class Loader(FileLoader[Life, TableFile]):
+    """Loads the tables of one data directory."""
+
+    KIND, FILE = "table", TableFile
 
     def state(self, life: Life, newest: int | None = None) -> FileState | None:
         """What the file of a table is; None if there is none that can be used. One that has updates behind `newest`,
         the last there is, is of another course of events (the log was restored from a copy), and is removed."""
-        with failing(self._directory, life, self._bounds):
+        with self._failing(life):
             file = self._files.get(life)
             if file is None:
                 return None
@@ -101,99 +183,73 @@ class Loader:
         HistoryGone if neither the log nor a checkpoint has what is needed.
         """
         began = time.perf_counter()
-        with failing(self._directory, life, self._bounds):
-            try:
-                found = self._load(life, through, progress or _silent)
-            except sqlite3.DatabaseError as error:
-                if is_transient(error):
-                    raise
-                self.discard(life)  # damaged: once more, from the beginning
-                found = self._load(life, through, progress or _silent)
+        tell = progress or (lambda rows: None)
+        found = self._loading(
+            life,
+            life,
+            lambda _: self._make(life, through, tell),
+            lambda file, _: self._renew(file, life, through, tell),
+            lambda file: self._go_on(file, life, through, tell),
+        )
         return found._replace(took_s=time.perf_counter() - began)
+
+    build = load
 
     def count(self, life: Life, after: int, through: int, within_s: float = inf) -> int | None:
         """How many updates of a table there are behind `after` up to `through`; None if that cannot be said in time,
         or if the log does not reach back that far."""
-        state = self.state(life)
+        state, began, found = self.state(life), time.perf_counter(), 0
         start = None if state is None or state.current > after else state.position
-        return count_updates(self._source, life, after, through, start, within_s)
-
-    def discard(self, life: Life) -> None:
-        """Remove the file of a table, which a reader found damaged: the next load makes it again."""
-        self._files.discard(life)
-
-    def close(self) -> None:
-        """Close all files."""
-        self._files.close()
+        try:
+            for updates in self._source.counts(life, after, through, start):
+                found += updates
+                if time.perf_counter() - began > within_s:
+                    return None
+        except FileNotFoundError:
+            return None
+        return found
 
     # -- a load ------------------------------------------------------------------------------------------------
-
-    def _load(self, life: Life, through: int, progress: Callable[[int], None]) -> Loaded:
-        for attempt in range(_ATTEMPTS):
-            file = self._files.get(life)
-            try:
-                if file is None:
-                    return self._make(life, through, progress)
-                return (self._renew if attempt else self._go_on)(file, life, through, progress)
-            except FileNotFoundError:  # the log or a checkpoint was cut, before or under way
-                continue
-        raise gone(life, life.created + 1, readable_from(self._directory))
 
     def _make(self, life: Life, through: int, progress: Callable[[int], None]) -> Loaded:
         """A file that is not there."""
         base = next(self._source.bases(life, through), None)
         bases = {} if base is None else {"base": base.path}
-        new = NewFile(self._directory, self._identity, life, TableFile, bases, self._bounds)
-        try:
+        with NewFile(self._directory, self._identity, life, TableFile, bases, self._bounds) as new:
             tally = _Tally(progress, life.created)
             self._begin_with(new.file, base, tally)
             new.file.index()
             self._apply(new.file, life, tally.last, through, None, tally)
             loaded = tally.loaded(through, self._source.position)
             new.finish(FileState(through, loaded.last, loaded.position))
-        except BaseException:
-            new.give_up()
-            raise
-        self._files.get(
-            life
-        )  # stays open: what SQLite needs beside it to read is then there, also if the disk fills up
         return loaded
 
     def _go_on(self, file: TableFile, life: Life, through: int, progress: Callable[[int], None]) -> Loaded:
         """A file that is there, from what it has."""
-        file.begin(self._bounds)
-        try:
+        with file.loading(self._bounds):
             current, last, start = file.state()
             if current >= through:
-                file.undo()
                 return Loaded(current, last, 0, 0, 0.0, start)
             tally = _Tally(progress, last)
             self._apply(file, life, current, through, start, tally)
             loaded = tally.loaded(through, self._source.position)
             file.end(FileState(through, loaded.last, loaded.position))
-        except BaseException:
-            file.undo()
-            raise
         file.tidy()
         return loaded
 
     def _renew(self, file: TableFile, life: Life, through: int, progress: Callable[[int], None]) -> Loaded:
-        """A file that is there, without what it has: the log does not reach back to that. Readers have the old rows
-        until the load ends."""
+        """A file that is there, without what it has. Readers have the old rows until the load ends."""
         base = next(self._source.bases(life, through), None)
         if base is not None:
             file.attach(base.path)
         try:
-            file.begin(self._bounds)
-            file.clear()
-            tally = _Tally(progress, life.created)
-            self._begin_with(file, base, tally)
-            self._apply(file, life, tally.last, through, None, tally)
-            loaded = tally.loaded(through, self._source.position)
-            file.end(FileState(through, loaded.last, loaded.position))
-        except BaseException:
-            file.undo()
-            raise
+            with file.loading(self._bounds):
+                file.clear()
+                tally = _Tally(progress, life.created)
+                self._begin_with(file, base, tally)
+                self._apply(file, life, tally.last, through, None, tally)
+                loaded = tally.loaded(through, self._source.position)
+                file.end(FileState(through, loaded.last, loaded.position))
         finally:
             file.detach()
         file.tidy()
@@ -218,21 +274,6 @@ class Loader:
             tally.last = block.last
 
 
-def count_updates(
-    source: TableSource, life: Life, after: int, through: int, start: LogPosition | None, within_s: float
-) -> int | None:
-    """How many updates of a table there are behind `after` up to `through`, or None, as `Loader.count` says."""
-    began, found = time.perf_counter(), 0
-    try:
-        for updates in source.counts(life, after, through, start):
-            found += updates
-            if time.perf_counter() - began > within_s:
-                return None
-    except FileNotFoundError:
-        return None
-    return found
-
-
 class _Tally:
     """What a load has done so far."""
 
@@ -249,28 +290,6 @@ class _Tally:
     def loaded(self, current: int, position: LogPosition | None) -> Loaded:
         """How it went, apart from the time."""
         return Loaded(current, self.last, self._read, self._written, 0.0, position)
-
-
-def _silent(rows: int) -> None:
-    pass
-
-
-@contextmanager
-def failing(directory: Path, life: KeptLife, bounds: FileBounds, kind: str = "table") -> Iterator[None]:
-    """Errors of the disk as our own."""
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        if (bound := bounds.explain(error)) is not None:
-            raise LoadFailed(life.table.name, bound, kind) from error
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        with suppress(OSError):
-            folder = directory / FOLDER
-            space = os.statvfs(folder if folder.exists() else directory)
-            is_full = space.f_bavail * space.f_frsize < _NO_SPACE_BYTES
-            if is_full and "is full" not in reason:  # SQLite may say no more than "disk I/O error"
-                reason = f"the disk is full: {reason}"
-        raise LoadFailed(life.table.name, reason, kind) from error
 
 
 # -- rows --------------------------------------------------------------------------------------------------

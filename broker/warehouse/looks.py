@@ -7,26 +7,32 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from hullcast.broker.views.live import FoundView
-from hullcast.broker.views.loader import ViewLoader
 from hullcast.broker.warehouse.loader import Loader
+from hullcast.broker.warehouse.view_loader import ViewLoader
 from hullcast.network.wire.errors import HullcastError
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from hullcast.broker.log.history import Life
-    from hullcast.broker.views.file import ViewLife
     from hullcast.broker.warehouse.files import FileState
+    from hullcast.broker.warehouse.view_file import LearnedCosts, ViewLife
 
 log = logger(__name__)
 
 #: Seconds in all for which this process counts updates that were released before it began. Meanwhile all others wait.
 COUNTING_S = 1.0
+
+
+class FoundView(NamedTuple):
+    """The file of a view: how far it has each table (folded name), and what it keeps of costs."""
+
+    tables: Mapping[str, int]
+    learned: LearnedCosts
 
 
 class FileLooks:

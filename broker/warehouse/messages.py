@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.log.history import Life
 from hullcast.broker.queries.reading import Plan
-from hullcast.broker.views.file import ViewLife
+from hullcast.broker.warehouse.view_file import ViewLife
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,16 +52,10 @@ class Released(NamedTuple):
     tables: dict[str, tuple[int, int, int]]
 
 
-class AskTables(NamedTuple):
-    """Which tables does a text read?"""
-
-    number: int
-    owner: str
-    sql: str
-
-
 class Ask(NamedTuple):
-    """A query that may read these tables (folded names). If its answer is large, `ticket` is to fetch it with."""
+    """A query. `tables` (folded names) are those that it reads; or, if its text is not `read` yet, those that it may
+    read at most: it is answered if it does, and else `Tables` is the answer. If the rows are many, `ticket` is to fetch
+    them with. `only_tables`: nothing is asked but which tables the text reads."""
 
     number: int
     owner: str
@@ -74,6 +68,8 @@ class Ask(NamedTuple):
     deadline_s: float | None = None
     priority: int = 0
     consistent: bool = False
+    read: bool = True
+    only_tables: bool = False
 
 
 class MakeView(NamedTuple):
@@ -100,7 +96,7 @@ class Switch(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """The tables (folded names) that a text reads."""
+    """The tables (folded names) that a text reads, which was not answered."""
 
     number: int
     names: tuple[str, ...]
@@ -117,6 +113,7 @@ class AnswerRows(NamedTuple):
     """The first portion of an answer, encoded. If there are more, they are in the file `spool`."""
 
     number: int
+    tables: tuple[str, ...]
     body: bytes
     spool: str | None
 
@@ -142,7 +139,6 @@ class QueryRefused(NamedTuple):
     number: int
     code: str
     arguments: tuple[Any, ...]
-    ran_s: float = 0.0
 
 
 class Report(NamedTuple):
@@ -152,14 +148,6 @@ class Report(NamedTuple):
 
 
 # -- from the process to a worker --------------------------------------------------------------------------
-
-
-class ReadText(NamedTuple):
-    """Read a text, in so much time; these are the tables it may name."""
-
-    sql: str
-    known: Mapping[str, Table]
-    time_s: float
 
 
 class FileOf(NamedTuple):
@@ -198,15 +186,18 @@ class BuildView(NamedTuple):
 
 
 class Select(NamedTuple):
-    """Run a SELECT. `plan`: the text as it was read, if it was."""
+    """Run a SELECT over these files. `plan`: the text as it was read; if it was not, it is read first (`known` are the
+    tables that it may name), and run if it reads no other files. `only_read`: it is not run in any case."""
 
     sql: str
     plan: Plan | None
+    known: Mapping[str, Table]
     parameters: tuple[Any, ...]
     files: tuple[FileOf, ...]
     ticket: bytes
     spool: str
     limits: QueryLimits
+    only_read: bool = False
 
 
 class DiskLimits(NamedTuple):
@@ -229,7 +220,7 @@ class QueryLimits(NamedTuple):
 
 
 class ReadPlan(NamedTuple):
-    """A text was read."""
+    """The text of a query was read."""
 
     plan: Plan
 

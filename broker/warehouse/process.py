@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from hullcast.broker.log.private import make_private
 from hullcast.broker.processes.ends import BlockingEnd, MessageEnd
 from hullcast.broker.processes.logs import log_through
-from hullcast.broker.warehouse.live import SPOOL, LiveWarehouse
+from hullcast.broker.warehouse.live import LiveWarehouse
+from hullcast.broker.warehouse.live_questions import SPOOL
 from hullcast.network import compiled
 
 if TYPE_CHECKING:

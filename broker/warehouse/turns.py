@@ -2,17 +2,17 @@
 
 Of two places or more, queries and loads each leave one to the other. Of the places of queries one owner leaves one to
 others. The last free place of queries, and the last of loads, goes to the owner that was served least of late. Tables
-are not held for a query for long.
+are not held for a query for long. Behind those that the policy sees very many may wait, in a line (`line.py`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hullcast.broker.scheduling.policy import FairShare, Item
-from hullcast.broker.warehouse.board import Answer, Load, Task
+from hullcast.broker.warehouse.board import Answer, Load
+from hullcast.broker.warehouse.line import QuestionLine
 from hullcast.broker.warehouse.policies.fifo import Fifo
 from hullcast.broker.warehouse.policies.policy import in_turn
 from hullcast.network.wire.logs import logger
@@ -20,8 +20,7 @@ from hullcast.network.wire.logs import logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hullcast.broker.warehouse.board import Board, Question
-    from hullcast.broker.warehouse.messages import AskTables, MakeView
+    from hullcast.broker.warehouse.board import Board, Question, Task
     from hullcast.broker.warehouse.policies.policy import WarehousePolicy
 
 log = logger(__name__)
@@ -31,41 +30,55 @@ log = logger(__name__)
 HOLD_S = 0.5
 
 
-@dataclass(eq=False, slots=True)
-class TextReading:
-    """A text that is to be read: a task that no policy decides on."""
-
-    ask: AskTables
-
-
-@dataclass(eq=False, slots=True)
-class ViewBuilding:
-    """A view that is to be made: a task that no policy decides on. It takes long, and has a place of its own."""
-
-    ask: MakeView
-
-
-LiveTask = Task | TextReading | ViewBuilding
-
-
 class Turns:
     """Chooses for free places."""
 
     def __init__(self, board: Board, policy: WarehousePolicy) -> None:
         self._board = board
         self.policy = policy
-        self.texts: list[TextReading] = []  # that wait to be read
         self._most_answers = self._most_loads = max(1, board.places - 1)
         self._most_of_one = max(1, self._most_answers - 1)
         self._shares = FairShare()
+        self.line = QuestionLine(self._shares)
 
-    def served(self, task: LiveTask, seconds: float, now: float) -> None:
+    # -- who waits -------------------------------------------------------------------------------------------
+
+    def ask(self, question: Question) -> None:
+        """A question waits from now on, at first in the line."""
+        self._board.note(question)
+        self.line.add(question)
+
+    def come_forward(self, now: float) -> None:
+        """Let questions come from the line to the board, as far as there is room."""
+        for question in self.line.forward(self._board.waiting):
+            self.put(question, now)
+
+    def put(self, question: Question, now: float) -> None:
+        """A question waits on the board, for the first time or again."""
+        self._board.wait(question)
+        self.policy.asked(question, self._board, now)
+
+    def withdraw(self, question: Question, now: float) -> None:
+        """A question needs no answer any more, wherever it is."""
+        if not self.line.remove(question):
+            self._board.withdraw(question)
+            self.policy.withdrawn(question, self._board, now)
+
+    @property
+    def waiting(self) -> int:
+        """Questions that wait."""
+        return len(self.line) + len(self._board.waiting)
+
+    def served(self, owner: str, seconds: float, now: float) -> None:
         """An owner had a place for so long, or a load was done for it."""
-        self._shares.served(Item(_owner(task), now), seconds, now)
+        self._shares.served(Item(owner, now), seconds, now)
+        self.line.rank(owner)
 
-    def next(self, running: Sequence[LiveTask], now: float) -> LiveTask | None:
+    # -- whose turn it is ------------------------------------------------------------------------------------
+
+    def next(self, running: Sequence[object], now: float) -> Task | None:
         """What a free place does next; None: nothing, until something happens."""
-        owners = Counter(_owner(task) for task in running if not isinstance(task, Load))
+        owners = Counter(task.question.owner for task in running if isinstance(task, Answer))
         free = self._most_answers - owners.total()
         self._let_tables_go(owners, now)
         last = self._least_served(owners, now) if free == 1 else None
@@ -73,10 +86,6 @@ class Turns:
         def may(owner: str) -> bool:
             return free > 0 and owners[owner] < self._most_of_one and last in (None, owner)
 
-        for reading in self.texts:
-            if may(reading.ask.owner):
-                self.texts.remove(reading)
-                return reading
         loads = sum(isinstance(one, Load) for one in running)
         task = self._chosen(may, now)
         if isinstance(task, Load) and loads < self._most_loads:
@@ -99,7 +108,6 @@ class Turns:
         """Who gets the last free place of queries, if several have something for it. So with one place for all, nobody
         waits behind everything that somebody else has asked before."""
         waiting = {question.owner for question in self._board.waiting if self._board.ready(question)}
-        waiting |= {reading.ask.owner for reading in self.texts}
         may = [owner for owner in waiting if owners[owner] < self._most_of_one]
         return min(may, key=lambda owner: self._shares.given(owner, now)) if len(may) > 1 else None
 
@@ -148,10 +156,3 @@ class Turns:
             return self.policy.next(self._board, now)
         finally:
             self._board.waiting = waiting
-
-
-def _owner(task: LiveTask) -> str:
-    if isinstance(task, TextReading | ViewBuilding):
-        return task.ask.owner
-    assert task.question is not None, "a load that nobody waits for has no owner"
-    return task.question.owner

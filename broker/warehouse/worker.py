@@ -1,8 +1,8 @@
 """A worker of the warehouse: a forked child that does one task at a time until it is ended.
 
-It loads a table, reads a text, or runs a SELECT. A SELECT is bounded in memory by the operating system and by SQLite,
-in time by the warehouse process, which kills the worker; if that is killed itself, by an alarm. Whatever happens to it,
-files are right: a load is one transaction, and readers change nothing.
+It loads a table or a view, or reads a text and runs it. A SELECT is bounded in memory by the operating system and by
+SQLite, in time by the warehouse process, which kills the worker; if that is killed itself, by an alarm. Whatever
+happens to it, files are right: a load is one transaction, and readers change nothing.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ import signal
 import sqlite3
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hullcast.broker.log.directory import read_identity
+from hullcast.broker.log.history import Life
 from hullcast.broker.log.space import DiskSpace
 from hullcast.broker.processes.background import step_back
 from hullcast.broker.processes.ends import BlockingEnd
 from hullcast.broker.queries.reading import read_query
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.file import COMMIT_S, ViewLife
-from hullcast.broker.views.loader import ViewLoader
 from hullcast.broker.views.upkeep import Propagation, Spent, Upkeep
 from hullcast.broker.warehouse.answering import Answering
 from hullcast.broker.warehouse.files import FileBounds
@@ -39,18 +38,21 @@ from hullcast.broker.warehouse.messages import (
     LoadTable,
     LoadView,
     ReadPlan,
-    ReadText,
     Select,
 )
+from hullcast.broker.warehouse.view_file import COMMIT_S, ViewLife
+from hullcast.broker.warehouse.view_loader import ViewLoader
 from hullcast.network.wire.errors import HullcastError, InvariantBroken, SqlError, to_wire
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
 
-    from hullcast.broker.log.history import Life
+    from hullcast.broker.queries.reading import Plan
     from hullcast.broker.views.costs import LinearCost
-    from hullcast.broker.views.loader import Propagated
+    from hullcast.broker.warehouse.loader import FileLoader
+    from hullcast.broker.warehouse.messages import FileOf
+    from hullcast.broker.warehouse.view_loader import Propagated
 
 #: How likely the kernel is to end a worker if the machine runs out of memory.
 OOM_SCORE = 1000
@@ -85,6 +87,7 @@ class WarehouseWorker:
         bounds = FileBounds(directory, limits.file_bytes, limits.reserve_bytes)
         self._loader = Loader(directory, bounds)
         self._views = ViewLoader(directory, bounds)
+        self._loaders: dict[type, FileLoader[Any, Any]] = {Life: self._loader, ViewLife: self._views}
         space = DiskSpace(directory, limits.reserve_bytes)
         self._answering = Answering(directory, read_identity(directory) or b"", space)
         self._memory = AddressSpace()
@@ -112,10 +115,6 @@ class WarehouseWorker:
                     return self._loaded(self._propagate(task))
                 case BuildView():
                     return self._loaded(self._build(task))
-                case ReadText():
-                    with _alarm(task.time_s):
-                        self._end.write(ReadPlan(read_query(task.sql, task.known, attached=True)))
-                    return Finished()
             raise InvariantBroken(f"a worker was given a {type(task).__name__}")
         except HullcastError as error:
             return Failure(*to_wire(error))
@@ -165,8 +164,15 @@ class WarehouseWorker:
     def _select(self, select: Select) -> Finished | Failure:
         memory_bytes = select.limits.memory_bytes
         try:
-            self._limit(memory_bytes)
             with _alarm(select.limits.time_s):
+                if select.plan is None:  # that is no part of its memory
+                    plan = read_query(select.sql, select.known, attached=True)
+                    self._end.write(ReadPlan(plan))
+                    files = files_of(plan, select.files)
+                    if files is None or select.only_read:
+                        return Finished()
+                    select = select._replace(plan=plan, files=files)
+                self._limit(memory_bytes)
                 self._answering.answer(select, self._end.write, self._end.flush, self._load)
         except HullcastError as error:
             if "out of memory" not in str(error):
@@ -189,14 +195,10 @@ class WarehouseWorker:
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
         self._lift()
         try:
-            if isinstance(life, ViewLife):
-                if anew:
-                    self._views.discard(life)
-                self._views.build(life, through)
-            else:
-                if anew:
-                    self._loader.discard(life)
-                self._loader.load(life, through)
+            loader = self._loaders[type(life)]
+            if anew:
+                loader.discard(life)
+            loader.build(life, through)
         finally:
             resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
@@ -215,6 +217,12 @@ class WarehouseWorker:
 
     def _spent(self, memory_bytes: int) -> bool:
         return self._memory.reserved_bytes() > self._base_bytes + SPENT * memory_bytes
+
+
+def files_of(plan: Plan, files: tuple[FileOf, ...]) -> tuple[FileOf, ...] | None:
+    """Those of the files that a text reads, in its order; None if it reads others."""
+    given = {fold(file.life.table.name): file for file in files}
+    return tuple(given[table] for table in plan.tables) if given.keys() >= set(plan.tables) else None
 
 
 def propagation(done: Propagated, computing: LinearCost | None) -> Propagation:

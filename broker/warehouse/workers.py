@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hullcast.broker.warehouse.messages import DiskLimits
-    from hullcast.broker.warehouse.turns import LiveTask
+    from hullcast.broker.warehouse.work import LiveTask
 
 log = logger(__name__)
 

@@ -153,19 +153,28 @@ async def test_a_process_that_cannot_be_started_leaves_nothing_behind(
 async def test_a_query_reads_no_table_that_was_made_after_its_rights_were_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the statement is read, B is nothing but its own CTE; when it runs there is a table of that name."""
+    """When the rights are checked, B is nothing but its own CTE; when the text is read there is a table of that name.
+    So they are checked again."""
     async with serving(tmp_path) as (_, server, hc):
         await hc.execute(CREATE)
-        ask = Warehouse.ask
+        ask, check, checked = Warehouse.ask, server.queries._check, list[tuple[str, ...]]()
 
         async def meanwhile(self: Warehouse, *arguments: Any) -> Any:
-            server.engine.execute("CREATE TABLE B (K INTEGER PRIMARY KEY)")
+            server.engine.execute("CREATE TABLE IF NOT EXISTS B (K INTEGER PRIMARY KEY)")
             await self.start()  # the process knows of it
             return await ask(self, *arguments)
 
+        def only_ctes(origin: Any, tables: tuple[str, ...]) -> None:
+            checked.append(tables)
+            if tables:
+                raise NotPermitted("somebody", "query", tables[0])
+            check(origin, tables)
+
         monkeypatch.setattr(Warehouse, "ask", meanwhile)
-        with pytest.raises(HullcastError, match=r"prohibited|not authorized|no such table"):
+        monkeypatch.setattr(server.queries, "_check", only_ctes)
+        with pytest.raises(NotPermitted, match="on b"):
             await hc.query("SELECT * FROM (WITH B AS (SELECT 1) SELECT * FROM B) JOIN B")
+        assert checked == [(), ("b",)]
 
 
 async def test_one_client_with_many_slow_queries_does_not_keep_another_out(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hullcast.broker.processes import heartbeat
 from hullcast.broker.server.service import Server
 from hullcast.broker.server.warehouse import WAREHOUSE
 from hullcast.broker.warehouse.files import FOLDER
-from hullcast.broker.warehouse.live import SPOOL
+from hullcast.broker.warehouse.live_questions import SPOOL
 from hullcast.broker.warehouse.messages import AnswerRows, Ask
 from hullcast.network.wire.errors import HullcastError
 from hullcast.network.wire.logs import event_of
@@ -193,7 +193,7 @@ async def test_answers_that_nobody_waits_for_are_not_kept(tmp_path: Path) -> Non
             await asyncio.sleep(0.0005 * i)  # so that it is left at every stage
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
-        server.warehouse._on_message(AnswerRows(10**6, b"", str(spool / "nobody")))  # on its way when it was withdrawn
+        server.warehouse._on_message(AnswerRows(10**6, (), b"", str(spool / "nobody")))  # on its way still
         await wait_for(lambda: not server.warehouse._large, "nothing is owed")
         await wait_for(lambda: not list(spool.iterdir()), "no file is left")
         assert psutil.Process().num_fds() <= before + 5

@@ -1,12 +1,9 @@
 """ORAD: updates wait until a question needs them; the question whose deadline is nearest comes first.
 
-Vu and Gopalkrishnan (2009): "On-demand ReAl-time Data warehouse". One class, used in two ways:
-
-    live               `next`, `ended`: objects are tables, a load is the update on demand, and the board holds a
-                       question's tables at one moment (`Board.missing`, `Board.pinned`)
-    reads one by one   `earliest`, `choose`, `horizon`: the paper's transactions over `Versions` (validity.py), as in
-                       `hullcast sim scheduling`
-    both               `urgency` (who is first), `committed` and `first_of` (what idle time is for)
+Vu and Gopalkrishnan (2009): "On-demand ReAl-time Data warehouse". Objects are tables, a load is the update on demand,
+and the board holds a question's tables at one moment (`Board.missing`, `Board.pinned`). The paper's transactions, which
+read one object after the other, are in `sim/experiments/studies/scheduling/`; they share `urgency` (who is first),
+`committed` and `first_of` (what idle time is for).
 """
 
 from __future__ import annotations
@@ -15,14 +12,14 @@ from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
 from hullcast.broker.warehouse.board import Answer, Load
+from hullcast.broker.warehouse.policies.clock_cache import ClockCache
 from hullcast.broker.warehouse.policies.policy import WarehousePolicy, toward
-from hullcast.broker.warehouse.policies.validity import ClockCache, Look
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Hashable, Iterable
 
     from hullcast.broker.warehouse.board import Board, Question, Task
-    from hullcast.broker.warehouse.policies.validity import Id, Reader, Version
+    from hullcast.broker.warehouse.policies.clock_cache import Id
 
 #: Objects in the cache of those that are read often; tables are few.
 CACHED = 16
@@ -64,11 +61,7 @@ def fresher(question: Question, tables: list[str], board: Board) -> Load | None:
 
 class Orad(WarehousePolicy):
     """The earliest deadline first; loads on demand, with the priority of the question that needs them; idle places load
-    what is read often first.
-
-    A reader takes the latest version that meets its interval. That is enough (Theorem 1), needs one look as a rule, and
-    lets everything be forgotten that ended before the intervals of all readers.
-    """
+    what is read often first."""
 
     name: ClassVar[str] = "orad"
     about: ClassVar[str] = (
@@ -78,8 +71,6 @@ class Orad(WarehousePolicy):
     def __init__(self, cached: int = CACHED) -> None:
         self.often: ClockCache[Hashable] = ClockCache(cached)
         self._on_demand = self._idle = self._as_it_is = 0
-
-    # -- live: what a free place does next -----------------------------------------------------------------
 
     def next(self, board: Board, now: float) -> Task | None:
         for question in by_deadline(board.waiting, now):
@@ -126,22 +117,3 @@ class Orad(WarehousePolicy):
     def first_of(self, objects: Iterable[Id]) -> Id:
         """Of objects in the order of arrival of their updates, the one to bring up to date first."""
         return min(objects, key=self.often.rank)
-
-    # -- reads one by one: `ReadingRule` -------------------------------------------------------------------
-
-    def earliest(self, start: float) -> float:
-        """Nothing older than its start."""
-        return start
-
-    def choose(self, versions: Sequence[Version], reader: Reader[Id]) -> Look:
-        """The latest that meets the interval: look from the latest back, and stop at the first."""
-        begins, ends = reader.begins, reader.ends
-        for back in range(len(versions) - 1, -1, -1):
-            version = versions[back]
-            if version.begins < ends and version.ends > begins:
-                return Look(version, len(versions) - back)
-        return Look(None, len(versions))
-
-    def horizon(self, readers: Iterable[Reader[Id]], now: float) -> float:
-        """Where the first of all intervals begins; without readers only the latest versions are kept."""
-        return min((reader.begins for reader in readers), default=now)

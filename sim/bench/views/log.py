@@ -13,7 +13,7 @@ from hullcast.broker.server.changing import apply_record
 from hullcast.broker.sql.create import CreateTable, parse_statement
 from hullcast.broker.sql.view import CreateView
 from hullcast.broker.tables.schema import Table, fold
-from hullcast.broker.views.file import ViewLife
+from hullcast.broker.warehouse.view_file import ViewLife
 from hullcast.network.wire import bodies
 from hullcast.network.wire.values import rows_to_columns
 from hullcast.sim.bench.views.workload import CREATE_TABLES, ChangedOffers, create_view, first_rows

@@ -15,8 +15,9 @@ from time import process_time
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.broker.views.costs import CostFunction, LinearCost, PowerCost
-from hullcast.broker.views.planners.lgm import best_plan
+from hullcast.broker.views.costs import CostFunction, LinearCost
+from hullcast.sim.experiments.studies.batching.costs import PowerCost
+from hullcast.sim.experiments.studies.batching.lgm import best_plan
 from hullcast.sim.seeds import generator
 
 STEPS, TOGETHER = 1_000, 45

@@ -22,11 +22,11 @@ from time import process_time
 from typing import Any
 
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.file import COMMIT_S, COSTS, ViewLife
-from hullcast.broker.views.loader import ViewLoader
 from hullcast.broker.views.planners.naive import Naive
 from hullcast.broker.views.upkeep import OVERHEAD_S, SHARE, Spent, Upkeep
 from hullcast.broker.warehouse.files import file_of, open_for_reading
+from hullcast.broker.warehouse.view_file import COMMIT_S, COSTS, ViewLife
+from hullcast.broker.warehouse.view_loader import ViewLoader
 from hullcast.broker.warehouse.worker import MEASURED, propagation
 from hullcast.sim.bench.timing import MeasurementFailed
 from hullcast.sim.bench.views.log import OfferLog

@@ -15,11 +15,9 @@ from hullcast.broker.views.costs import (
     CurveCost,
     LearnedCost,
     LinearCost,
-    PowerCost,
-    StepCost,
     largest_within,
-    tabulated,
 )
+from hullcast.sim.experiments.studies.batching.costs import PowerCost, StepCost, tabulated
 
 UPTO = 70
 #: Coarse, so that sizes come again and times tie.

@@ -6,11 +6,13 @@ import random
 from pathlib import Path
 from typing import Any
 
-from hullcast.broker.views.loader import ViewLoader
+from hullcast.broker.queries.reading import read_query
+from hullcast.broker.tables.schema import fold
 from hullcast.broker.warehouse.answering import Answering
 from hullcast.broker.warehouse.files import file_of, open_for_reading, pin
 from hullcast.broker.warehouse.loader import Loader
 from hullcast.broker.warehouse.messages import FileOf, FirstRows, Pinned, QueryLimits, Select
+from hullcast.broker.warehouse.view_loader import ViewLoader
 from hullcast.network.wire.bodies import QueryAnswer, decode
 from hullcast.network.wire.values import to_list
 from tests.support.base_tables import BaseTables, Row, answer, ordered
@@ -78,7 +80,9 @@ def test_a_query_reads_a_view_together_with_tables(tmp_path: Path) -> None:
     lives: Any = (nation, view)
     files: Any = tuple(FileOf(life, str(file_of(base.path, life)), base.seq, base.seq) for life in lives)
     sql = 'SELECT n.K, c."MIN(ps.COST)", (SELECT COUNT(*) FROM CHEAPEST) FROM NATION n JOIN CHEAPEST c USING (NAME)'
-    select = Select(sql, None, (), files, b"t", str(tmp_path / "spool"), QueryLimits(5, 1 << 30, 1000, 1 << 20))
+    plan = read_query(sql, {fold(life.table.name): life.table for life in lives}, attached=True)
+    limits = QueryLimits(5, 1 << 30, 1000, 1 << 20)
+    select = Select(sql, plan, {}, (), files, b"t", str(tmp_path / "spool"), limits)
     said: list[object] = []
 
     def never(*_: object, **__: object) -> None:

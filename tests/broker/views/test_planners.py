@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hullcast.broker.views.costs import CostFunction, CurveCost, LinearCost, PowerCost, StepCost
+from hullcast.broker.views.costs import CostFunction, CurveCost, LinearCost
 from hullcast.broker.views.planners import PLANNERS
 from hullcast.broker.views.planners.arrivals import ArrivalRates
-from hullcast.broker.views.planners.lgm import best_plan
 from hullcast.broker.views.planners.naive import Naive
 from hullcast.broker.views.planners.online import Online, time_until
 from hullcast.broker.views.planners.planner import MOST_TABLES, ViewPlanner, emptied, made_minimal, minimal_actions
 from hullcast.broker.views.planners.thrifty import Thrifty
-from hullcast.broker.views.simulated import simulate
+from hullcast.sim.experiments.studies.batching.costs import PowerCost, StepCost
+from hullcast.sim.experiments.studies.batching.lgm import best_plan
+from hullcast.sim.experiments.studies.batching.simulated import simulate
 
 #: All numbers are small and whole, so that costs tie with each other and with the limit.
 costs = st.one_of(

@@ -20,7 +20,7 @@ from hullcast.broker.warehouse.board import (
     Question,
 )
 from hullcast.broker.warehouse.policies import POLICIES
-from hullcast.broker.warehouse.simulated import SimulatedWarehouse
+from hullcast.sim.experiments.studies.scheduling.simulated import SimulatedWarehouse
 
 if TYPE_CHECKING:
     from hullcast.broker.warehouse.board import Task

@@ -71,7 +71,7 @@ class ViewOnBoard(RuleBasedStateMachine):
     @rule()
     def begin_what_is_missing(self) -> None:
         for question in list(self.board.waiting):
-            for load in (*self.board.missing_views(question), *self.board.missing(question)):
+            for load in (*self.board.missing(question, apart=True), *self.board.missing(question)):
                 if self.board.feeds[load.table].loading is None:
                     self._begin(load)
 

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
+from hullcast.broker.queries.reading import read_query
 from hullcast.broker.queries.view import bind_view
 from hullcast.broker.sql.create import parse_statement
 from hullcast.broker.sql.view import CreateView
-from hullcast.broker.views.file import ViewLife
 from hullcast.broker.views.upkeep import Propagation, Spent
 from hullcast.broker.warehouse.board import Load
 from hullcast.broker.warehouse.live import LiveWarehouse
@@ -23,6 +23,7 @@ from hullcast.broker.warehouse.messages import (
     Begin,
     BuildView,
     DiskLimits,
+    Failure,
     Finished,
     FirstRows,
     Known,
@@ -31,12 +32,15 @@ from hullcast.broker.warehouse.messages import (
     Pinned,
     QueryLimits,
     QueryRefused,
+    ReadPlan,
     Released,
     Select,
+    Tables,
 )
+from hullcast.broker.warehouse.view_file import ViewLife
 from hullcast.broker.warehouse.workers import Hand
 from hullcast.network.wire.bodies import QueryAnswer, decode, encode
-from hullcast.network.wire.errors import from_wire
+from hullcast.network.wire.errors import UnknownTable, from_wire, to_wire
 from tests.broker.warehouse.test_files import life_of
 
 #: The largest number that a process could have; none has it.
@@ -64,7 +68,8 @@ async def test_an_answer_is_worth_what_its_reader_saw_though_a_load_has_ended_si
     warehouse._workers._hands += [loader, reader]
     warehouse.on_message(Known("t", life_of("T", "K INTEGER PRIMARY KEY")))
     warehouse.on_message(Released(3, time.monotonic(), {"t": (1, 3, 3)}))
-    warehouse._feed("t").period_s = 60.0  # so it is loaded at once
+    warehouse.loads.feeds["t"].put()
+    warehouse.board.feeds["t"].period_s = 60.0  # so it is loaded at once
     warehouse._fill()
     assert [type(task) for task in loader.tasks] == [LoadTable]
     warehouse._on_worker(loader, Finished(result=Loaded(3, 3, 3, 3, 0.0, None)))
@@ -90,7 +95,7 @@ async def test_an_answer_is_worth_what_its_reader_saw_though_a_load_has_ended_si
 async def test_a_view_that_is_being_made_holds_up_no_load_and_is_given_up_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hullcast.broker.warehouse.live.BUILD_S", 0.01)
+    monkeypatch.setattr("hullcast.broker.warehouse.view_builds.BUILD_S", 0.01)
     said: list[object] = []
     warehouse = LiveWarehouse(
         Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30)),
@@ -167,3 +172,131 @@ async def test_a_propagation_that_takes_long_makes_way_for_other_views(
     assert sorted(propagating()) == ["v0", "v2", "v3"]
     assert len(hired) == begun + 2
     assert warehouse.report().counters["long_propagations"] == 3
+
+
+class Spoken:
+    """A warehouse with a table T of rows 1 to 3, loaded; workers are spoken for by hand."""
+
+    def __init__(self, path: Path) -> None:
+        self.said: list[object] = []
+        begin = Begin(str(path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30))
+        self.warehouse = LiveWarehouse(begin, self.said.append)
+        self.hands = [SpokenWorker(), SpokenWorker()]
+        self.warehouse._workers._hands += self.hands
+        self.replaced: list[Hand] = []
+        setattr(self.warehouse._workers, "replace", self.replaced.append)  # noqa: B010  mypy forbids the plain form
+        self.table = life_of("T", "K INTEGER PRIMARY KEY")
+        self.warehouse.on_message(Known("t", self.table))
+        self.warehouse.on_message(Known("price", life_of("PRICE", "K INTEGER PRIMARY KEY")))
+        self.release(1, 3)
+        self.ask(1, "SELECT 1 FROM T", ("t",), read=True)
+        self.hear(Finished(result=Loaded(3, 3, 3, 3, 0.0, None)))
+        self.answer((3,), plan=True)
+        self.said.clear()
+
+    def release(self, first: int, last: int) -> None:
+        self.warehouse.on_message(Released(last, time.monotonic(), {"t": (first, last, last - first + 1)}))
+
+    def ask(self, number: int, sql: str, tables: tuple[str, ...], **terms: Any) -> None:
+        self.warehouse.on_message(Ask(number, "me", sql, (), tables, time.monotonic(), b"", **{"read": False, **terms}))
+        self.warehouse._fill()
+
+    @property
+    def hand(self) -> SpokenWorker:
+        (hand,) = [hand for hand in self.hands if hand.doing is not None]
+        return hand
+
+    @property
+    def select(self) -> Select:
+        task = self.hand.tasks[-1]
+        assert isinstance(task, Select)
+        return task
+
+    def hear(self, *messages: object) -> None:
+        hand = self.hand
+        for message in messages:
+            self.warehouse._on_worker(hand, message)
+        self.warehouse._fill()
+
+    def answer(self, loaded: tuple[int, ...], *, plan: bool = False) -> None:
+        """The worker reads the text, if it must, and answers."""
+        if plan:
+            self.hear(ReadPlan(read_query(self.select.sql, self.select.known, attached=True)))
+        self.hear(Pinned(loaded), FirstRows(encode(QueryAnswer((), ())), more=False), Finished())
+
+
+async def test_a_new_text_is_read_and_answered_in_one_visit(tmp_path: Path) -> None:
+    spoken = Spoken(tmp_path)
+    spoken.ask(2, "SELECT K FROM T", ("t",))
+    assert spoken.select.plan is None
+    assert [file.life for file in spoken.select.files] == [spoken.table]
+    spoken.answer((3,), plan=True)
+    (rows,) = spoken.said
+    assert isinstance(rows, AnswerRows)
+    assert rows.tables == ("t",)
+    assert not spoken.warehouse._workers.busy()
+    spoken.ask(3, "SELECT K FROM T", ("t",))
+    assert spoken.select.plan is not None, "it is known by now"
+
+
+async def test_a_new_text_goes_back_to_the_board_if_its_table_is_not_fresh_enough(tmp_path: Path) -> None:
+    spoken = Spoken(tmp_path)
+    spoken.release(4, 5)
+    spoken.ask(2, "SELECT K FROM T", ("t",))
+    assert spoken.select.files == ()
+    spoken.hear(ReadPlan(read_query("SELECT K FROM T", spoken.select.known, attached=True)), Finished())
+    assert isinstance(spoken.hand.tasks[-1], LoadTable)
+    spoken.hear(Finished(result=Loaded(5, 5, 2, 2, 0.0, None)))
+    assert spoken.select.plan is not None
+    spoken.answer((5,))
+    assert [type(message) for message in spoken.said] == [AnswerRows]
+
+
+async def test_a_new_text_is_answered_from_old_rows_at_once_if_that_is_enough(tmp_path: Path) -> None:
+    spoken = Spoken(tmp_path)
+    spoken.release(4, 5)
+    spoken.ask(2, "SELECT K FROM T", ("t",), freshness=0.0)
+    spoken.answer((3,), plan=True)
+    assert [type(message) for message in spoken.said] == [AnswerRows]
+
+
+@pytest.mark.parametrize("only_tables", [False, True])
+async def test_a_text_that_reads_more_than_it_may_is_not_run(tmp_path: Path, only_tables: bool) -> None:
+    spoken = Spoken(tmp_path)
+    spoken.ask(2, "SELECT K FROM T", ("t",) if only_tables else (), only_tables=only_tables)
+    assert spoken.select.only_read == only_tables
+    spoken.hear(ReadPlan(read_query("SELECT K FROM T", spoken.select.known, attached=True)), Finished())
+    assert spoken.said == [Tables(2, ("t",))]
+    assert not spoken.warehouse._workers.busy()
+
+
+async def test_a_table_that_a_text_only_seems_to_read_holds_up_nothing(tmp_path: Path) -> None:
+    spoken = Spoken(tmp_path)
+    spoken.ask(2, "SELECT K AS PRICE FROM T", ("price", "t"))
+    spoken.hear(ReadPlan(read_query("SELECT K AS PRICE FROM T", spoken.select.known, attached=True)), Finished())
+    assert "price" not in spoken.warehouse.board.feeds, "it is not loaded"
+    spoken.answer((3,))
+    assert [type(message) for message in spoken.said] == [AnswerRows]
+
+
+async def test_a_text_begins_again_if_a_table_is_dropped_while_it_is_read(tmp_path: Path) -> None:
+    spoken = Spoken(tmp_path)
+    spoken.ask(2, "SELECT K FROM T", ("t",))
+    reading = spoken.hand
+    spoken.warehouse.on_message(Known("t", None))
+    assert spoken.replaced == [reading]
+    spoken.warehouse._fill()
+    assert (spoken.select.known, spoken.select.files) == ({}, ())
+    spoken.hear(Failure(*to_wire(UnknownTable("t", ()))))
+    (refused,) = spoken.said
+    assert isinstance(refused, QueryRefused)
+    assert not spoken.warehouse._workers.busy()
+
+
+async def test_a_text_that_was_read_before_a_table_was_made_is_read_again(tmp_path: Path) -> None:
+    spoken = Spoken(tmp_path)
+    spoken.ask(2, "SELECT K FROM T", ("t",))
+    spoken.warehouse.on_message(Known("other", life_of("OTHER", "K INTEGER PRIMARY KEY")))
+    spoken.answer((3,), plan=True)
+    spoken.ask(3, "SELECT K FROM T", ("t",))
+    assert spoken.select.plan is None

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hullcast.broker.warehouse.board import Feed, Load, Question
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.broker.warehouse.policies.orad import PATIENCE_S, Orad, urgency
-from hullcast.broker.warehouse.policies.validity import Reader, Versions
-from hullcast.broker.warehouse.simulated import SimulatedWarehouse
+from hullcast.sim.experiments.studies.scheduling.simulated import SimulatedWarehouse
+from hullcast.sim.experiments.studies.scheduling.validity import OradReading, Reader, Versions
 
 if TYPE_CHECKING:
     from hullcast.broker.warehouse.board import Task
@@ -182,7 +182,7 @@ class _ByThePaper(SimulatedWarehouse):
 
     def __init__(self, places: int) -> None:
         super().__init__(Orad(), places, feeds=[Feed(name) for name in TABLES], load_s=lambda load, board: 1.0)
-        self.versions: Versions[str] = Versions(Orad())
+        self.versions: Versions[str] = Versions(OradReading())
         self.of: dict[int, Reader[str]] = {}
         for place, table in enumerate(TABLES):
             self.versions.add(table, place - float(len(TABLES)))

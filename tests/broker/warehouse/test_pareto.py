@@ -14,7 +14,7 @@ from hullcast.broker.warehouse.board import Answer, Board, Feed, Load, Question
 from hullcast.broker.warehouse.policies import POLICIES, pareto
 from hullcast.broker.warehouse.policies.pareto import Pareto, positioned, turn
 from hullcast.broker.warehouse.policies.policy import WarehousePolicy, first_toward, oldest_load
-from hullcast.broker.warehouse.simulated import SimulatedWarehouse
+from hullcast.sim.experiments.studies.scheduling.simulated import SimulatedWarehouse
 
 if TYPE_CHECKING:
     import pytest

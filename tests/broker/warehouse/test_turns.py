@@ -9,10 +9,9 @@ import pytest
 
 from hullcast.broker.warehouse.answering import with_worth
 from hullcast.broker.warehouse.board import Answer, Board, Feed, Load, Question, Task
-from hullcast.broker.warehouse.messages import AskTables
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.broker.warehouse.policies.policy import WarehousePolicy
-from hullcast.broker.warehouse.turns import LiveTask, TextReading, Turns
+from hullcast.broker.warehouse.turns import Turns
 from hullcast.network.wire import bodies
 from hullcast.network.wire.value_columns import Mixed
 
@@ -30,8 +29,8 @@ def crowded(places: int, policy: str) -> tuple[Board, Turns]:
     return board, Turns(board, POLICIES[policy]())
 
 
-def filled(board: Board, turns: Turns) -> list[LiveTask]:
-    running: list[LiveTask] = []
+def filled(board: Board, turns: Turns) -> list[Task]:
+    running: list[Task] = []
     while len(running) < board.places and (task := turns.next(running, 2.0)) is not None:
         running.append(task)
         assert isinstance(task, Load | Answer)
@@ -65,21 +64,9 @@ def test_with_one_place_for_queries_owners_take_turns(policy: str) -> None:
         assert isinstance(task, Answer)
         board.begin(task, float(now))
         board.end(task, now + 0.9)
-        turns.served(task, 0.9, now + 0.9)
+        turns.served(task.question.owner, 0.9, now + 0.9)
         served.append(task.question.owner)
     assert sorted(served) == ["greedy", "greedy", "modest", "modest"]
-
-
-def test_texts_are_read_before_anything_else_but_not_all_by_one() -> None:
-    board, turns = crowded(4, "fifo")
-    turns.texts = [TextReading(AskTables(number, "greedy", "SELECT 1")) for number in range(5)]
-    running: list[LiveTask] = []
-    while len(running) < 4 and (task := turns.next(running, 2.0)) is not None:
-        running.append(task)
-        if isinstance(task, Load | Answer):
-            board.begin(task, 2.0)
-    assert sum(isinstance(task, TextReading) for task in running) == 2
-    assert not any(isinstance(task, Answer) and task.question.owner == "greedy" for task in running)
 
 
 class Faulty(WarehousePolicy):
@@ -113,7 +100,7 @@ def test_a_question_of_several_tables_is_answered_while_updates_never_stop(polic
     turns = Turns(board, POLICIES[policy]())
     for name in "AB":
         board.add(Feed(name))
-    running: list[LiveTask] = []
+    running: list[Task] = []
     question = Question(0, "desk", ("A", "B"), 0.0)
     for now in range(40):
         for name in "ABAB":

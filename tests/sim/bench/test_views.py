@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from hullcast.broker.views.loader import ViewLoader
+from hullcast.broker.warehouse.view_loader import ViewLoader
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.engine import write_json
 from hullcast.sim.bench.views.figures import draw_views

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hullcast.broker.views.planners.lgm import best_plan
 from hullcast.sim.experiments.steps import read_rows
 from hullcast.sim.experiments.studies import batching, studies
 from hullcast.sim.experiments.studies.batching import example, plans, real
+from hullcast.sim.experiments.studies.batching.lgm import best_plan
 from hullcast.sim.experiments.studies.batching.live import CheapestView, JoinView, MaintainedView, measured_costs
 from hullcast.sim.experiments.studies.batching.planning import (
     ADAPT,

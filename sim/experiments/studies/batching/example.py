@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 from hullcast.broker.views.costs import CostFunction, LinearCost
 from hullcast.broker.views.planners.planner import ViewPlanner, taken
-from hullcast.broker.views.simulated import simulate
 from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.batching.planning import (
     CITED,
@@ -24,6 +23,7 @@ from hullcast.sim.experiments.studies.batching.planning import (
     planned,
     ratio_claim,
 )
+from hullcast.sim.experiments.studies.batching.simulated import simulate
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
 

@@ -11,8 +11,9 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from hullcast.broker.views.costs import CostFunction, CurveCost, LinearCost, PowerCost, StepCost
+from hullcast.broker.views.costs import CostFunction, CurveCost, LinearCost
 from hullcast.sim.experiments.claims import Claim, Section
+from hullcast.sim.experiments.studies.batching.costs import PowerCost, StepCost
 from hullcast.sim.experiments.studies.batching.planning import (
     ADAPT,
     CITED,

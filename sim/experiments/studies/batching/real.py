@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from hullcast.broker.views.costs import CostFunction
-from hullcast.broker.views.simulated import SimulatedView
 from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.batching.live import (
     BATCHES,
@@ -29,6 +28,7 @@ from hullcast.sim.experiments.studies.batching.planning import (
     planned,
     ratio_claim,
 )
+from hullcast.sim.experiments.studies.batching.simulated import SimulatedView
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import inf, sqrt
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, ClassVar
@@ -21,10 +22,9 @@ import numpy as np
 
 from hullcast.broker.warehouse.board import Board, Feed, Load, Question, Task
 from hullcast.broker.warehouse.policies import POLICIES
-from hullcast.broker.warehouse.policies.myopic import EAGER_LIMIT, eager_bound
 from hullcast.broker.warehouse.policies.policy import WarehousePolicy
-from hullcast.broker.warehouse.simulated import SimulatedWarehouse
 from hullcast.sim.experiments.claims import Claim, Section
+from hullcast.sim.experiments.studies.scheduling.simulated import SimulatedWarehouse
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
 from hullcast.sim.output.text import factor, number, short
@@ -47,6 +47,8 @@ WORDS: Mapping[str, str] = {
     "least waited": "eager, and otherwise as bad as possible: loads the table whose oldest update has waited least",
     "group-and-run": "divides the places among groups of tables with similar periods; myopic in each",
 }
+#: Corollary 3.2: loads that take less than this share of what the places could do.
+EAGER_LIMIT = (sqrt(3) - 1) / 2
 #: By case.
 PLACES = {"any": 4, "groups": 8, "huge": 4, "questions": 8}
 TABLES = {"any": 16, "groups": 24, "huge": 4, "questions": 24}
@@ -238,6 +240,30 @@ def _ratio(subject: str, statement: str, ratio: float, holds: bool, because: str
 
 
 # any lengths: Theorem 3.1, Corollary 3.2
+
+
+def eager_bound(alpha: float, places: int, tables: int) -> float:
+    """The factor within which total staleness is of the least possible, for every eager policy: Theorem 3.1 with the
+    beta and delta that give the least. inf where it promises nothing.
+
+    `alpha`: how long it takes at most to load what a table gets in a second.
+    """
+    share = alpha * tables / places
+    if share >= EAGER_LIMIT:
+        return inf
+    gamma = sqrt(3) * share / (1 - share)  # sqrt(delta) (1 - beta) must be as large; it is less than 1
+
+    def factor(beta: float) -> float:
+        return 1 / (beta**4 * (1 - (gamma / (1 - beta)) ** 2))
+
+    low, high = 0.0, 1 - gamma  # factor is convex between, and infinite at both
+    for _ in range(100):
+        third = (high - low) / 3
+        if factor(low + third) < factor(high - third):
+            high -= third
+        else:
+            low += third
+    return (1 + alpha) ** 2 * factor((low + high) / 2)
 
 
 def bound_at(load: float) -> float:

@@ -23,8 +23,8 @@ from hullcast.broker.warehouse.policies.pareto import Pareto, turn
 from hullcast.broker.warehouse.policies.policy import WarehousePolicy, first_toward, oldest_load
 from hullcast.broker.warehouse.policies.queries_first import QueriesFirst
 from hullcast.broker.warehouse.policies.updates_first import UpdatesFirst
-from hullcast.broker.warehouse.simulated import SimulatedWarehouse
 from hullcast.sim.experiments.claims import Claim, Section
+from hullcast.sim.experiments.studies.scheduling.simulated import SimulatedWarehouse
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
 from hullcast.sim.output.text import factor, number

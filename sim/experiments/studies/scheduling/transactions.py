@@ -19,9 +19,17 @@ from typing import Protocol
 
 import numpy as np
 
-from hullcast.broker.warehouse.policies.odrtb import Odrtb
-from hullcast.broker.warehouse.policies.orad import Orad, urgency
-from hullcast.broker.warehouse.policies.validity import Id, Look, Reader, ReadingRule, Version, Versions
+from hullcast.broker.warehouse.policies.orad import urgency
+from hullcast.sim.experiments.studies.scheduling.validity import (
+    Id,
+    Look,
+    OdrtbReading,
+    OradReading,
+    Reader,
+    ReadingRule,
+    Version,
+    Versions,
+)
 from hullcast.sim.seeds import generator
 
 UPDATES_FIRST, QUERIES_FIRST = "updates-first", "queries-first"
@@ -111,7 +119,7 @@ def _updates(
 
 
 class ReadingPolicy(ReadingRule, Protocol):
-    """What the simulation asks of `Orad` and `Odrtb`."""
+    """What the simulation asks of `OradReading` and `OdrtbReading`."""
 
     def committed(self, objects: Iterable[int]) -> None: ...
 
@@ -141,11 +149,11 @@ class InPlace:
 
 def reading_policy(name: str, cached: int) -> ReadingPolicy:
     """By the name of a policy."""
-    if name == Orad.name:
-        return Orad(cached)
+    if name == OradReading.name:
+        return OradReading(cached)
     if name == ODRTB_0:
-        return Odrtb(tolerance_s=0.0)
-    return Odrtb() if name == Odrtb.name else InPlace()
+        return OdrtbReading(tolerance_s=0.0)
+    return OdrtbReading() if name == OdrtbReading.name else InPlace()
 
 
 # -- the simulation --------------------------------------------------------------------------------------------

@@ -16,13 +16,17 @@ from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from hullcast.broker.log.directory import read_identity
-from hullcast.broker.log.history import gone, readable_from
-from hullcast.broker.log.source import TableSource
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.file import DeltaTooDearError, LearnedCosts, ViewFile, overall
-from hullcast.broker.warehouse.files import FileBounds, FileState, NewFile, OpenFiles, file_of, is_transient
-from hullcast.broker.warehouse.loader import Loader, count_updates, failing, is_partial, last_words_of, stored_cells
+from hullcast.broker.warehouse.files import FileState, NewFile, file_of, is_transient
+from hullcast.broker.warehouse.loader import (
+    FileLoader,
+    Loader,
+    PartialRowsError,
+    is_partial,
+    last_words_of,
+    stored_cells,
+)
+from hullcast.broker.warehouse.view_file import DeltaTooDearError, LearnedCosts, ViewFile, ViewLife, overall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,12 +35,9 @@ if TYPE_CHECKING:
 
     from hullcast.broker.log.history import Life
     from hullcast.broker.log.source import Base, ChangeBlock
-    from hullcast.broker.views.file import ViewLife
 
     Changes = tuple[Sequence[Sequence[Any]], list[Any]]
 
-#: How often it is begun again because the log or a checkpoint was cut under its hands.
-_ATTEMPTS = 5
 #: Keys that are propagated at once: at first, and at most. How much a key joins with shows when it is done.
 _FIRST_KEYS, _MOST_KEYS = 1 << 9, 1 << 15
 #: Seconds that to propagate some keys should take: more are taken at once if it was much less, fewer if it was more.
@@ -72,20 +73,15 @@ class Propagated(NamedTuple):
     given_up: tuple[str, float] | None = None
 
 
-class ViewLoader:
-    """Maintains the views of one data directory. Any number of loaders may, in processes of their own; but one load of
-    a view at a time."""
+class ViewLoader(FileLoader[ViewLife, ViewFile]):
+    """Maintains the views of one data directory."""
 
-    def __init__(self, directory: Path, bounds: FileBounds | None = None) -> None:
-        self._directory, self._bounds = directory, bounds or FileBounds(directory)
-        self._identity = read_identity(directory) or b""
-        self._source = TableSource(directory, self._identity)
-        self._files = OpenFiles(directory, self._identity, ViewFile)
+    KIND, FILE = "view", ViewFile
 
     def state(self, view: ViewLife, newest: int | None = None) -> dict[str, FileState] | None:
         """How far each base table is propagated; None if there is no file that can be used. One that has updates behind
         `newest`, the last there is, is of another course of events, and is removed."""
-        with failing(self._directory, view, self._bounds, "view"):
+        with self._failing(view):
             file = self._files.get(view)
             if file is None:
                 return None
@@ -103,13 +99,13 @@ class ViewLoader:
 
     def learned(self, view: ViewLife) -> LearnedCosts:
         """What the file of a view keeps of costs; nothing if there is no file."""
-        with failing(self._directory, view, self._bounds, "view"):
+        with self._failing(view):
             file = self._files.get(view)
             return LearnedCosts() if file is None else file.learned()
 
     def keep_deltas(self, view: ViewLife, deltas: str) -> None:
         """Keep what is known of the costs of deltas. The view has a file."""
-        with failing(self._directory, view, self._bounds, "view"):
+        with self._failing(view):
             file = self._files.get(view)
             assert file is not None
             file.keep_deltas(deltas)
@@ -142,16 +138,17 @@ class ViewLoader:
         """
         began = time.perf_counter()
         wanted = {fold(table): seq for table, seq in through.items()}
-        with failing(self._directory, view, self._bounds, "view"):
-            try:
-                done = self._propagate(view, wanted, since or {}, recompute, deltas)
-            except sqlite3.DatabaseError as error:
-                if is_transient(error):
-                    raise
-                self.discard(view)  # damaged: once more, from the beginning
-                done = self._propagate(view, wanted, since or {}, recompute, deltas)
-            done = done._replace(took_s=time.perf_counter() - began)
-            if tidy:
+        most = max(wanted.values())
+        done = self._loading(
+            view,
+            view.bases[0],
+            lambda whole: self._make(view, most, whole=whole),
+            lambda file, whole: self._renew(file, most, whole=whole),
+            lambda file: self._go_on(file, wanted, since or {}, recompute, deltas),
+        )
+        done = done._replace(took_s=time.perf_counter() - began)
+        if tidy:
+            with self._failing(view):
                 self.tidy(view)
         return done
 
@@ -161,58 +158,20 @@ class ViewLoader:
         if file is not None:
             file.tidy()
 
-    def count(self, view: ViewLife, table: str, through: int, within_s: float = inf) -> int | None:
-        """How many updates of a table up to `through` are not propagated yet; None if that cannot be said in time, if
-        the log does not reach back that far, or if there is no file."""
-        states = self.state(view)
-        if states is None:
-            return None
-        state = states[fold(table)]
-        return count_updates(self._source, view.base(table), state.current, through, state.position, within_s)
-
     def measure(self, view: ViewLife, table: str, changes: int) -> float:
         """Seconds to propagate so many changes of a table, without log and commit: rows of a sample are taken out, and
         then come back while as many others go, which is the work of as many updates. All of it is rolled back.
 
         If a table has fewer rows, what they take counts for more, in proportion. The view has a file.
         """
-        with failing(self._directory, view, self._bounds, "view"):
+        with self._failing(view):
             file = self._files.get(view)
             if file is None:
                 raise FileNotFoundError(f"{view.table.name} has no file yet")
-            file.begin(self._bounds)
-            try:
+            with file.loading(self._bounds):
                 return sum(_exchanging(file, source, changes) for source in view.definition.sources_of(table))
-            finally:
-                file.undo()
-
-    def discard(self, view: ViewLife) -> None:
-        """Remove the file of a view, which a reader found damaged: it is made again when it is needed."""
-        self._files.discard(view)
-
-    def close(self) -> None:
-        """Close all files."""
-        self._files.close()
 
     # -- a load --------------------------------------------------------------------------------------------
-
-    def _propagate(
-        self, view: ViewLife, through: dict[str, int], since: Mapping[str, int], recompute: bool, deltas: str | None
-    ) -> Propagated:
-        whole = False
-        for attempt in range(_ATTEMPTS):
-            file = self._files.get(view)
-            try:
-                if file is None:
-                    return self._make(view, max(through.values()), whole=whole)
-                if attempt:
-                    return self._renew(file, max(through.values()), whole=whole)
-                return self._go_on(file, through, since, recompute, deltas)
-            except FileNotFoundError:  # the log or a checkpoint was cut, before or under way
-                continue
-            except _PartialRowsError:
-                whole = True
-        raise gone(view.bases[0], view.bases[0].created + 1, readable_from(self._directory))
 
     def _go_on(
         self, file: ViewFile, through: dict[str, int], since: Mapping[str, int], recompute: bool, deltas: str | None
@@ -238,8 +197,7 @@ class ViewLoader:
     ) -> Propagated:
         """The changes of tables into a file, by deltas within a budget; without one into the copies, and the result is
         computed from these."""
-        file.begin(self._bounds)
-        try:
+        with file.loading(self._bounds):
             states, done, recomputed_s = file.tables(), {}, None
             for table, seq in through.items():
                 began, state = time.perf_counter(), states[table]
@@ -266,23 +224,15 @@ class ViewLoader:
                 file.keep_deltas(deltas)
             ended = time.perf_counter()
             file.end(overall(states))
-        except BaseException:
-            file.undo()
-            raise
         return Propagated(done, False, 0.0, time.perf_counter() - ended, recomputed_s)
 
     def _make(self, view: ViewLife, through: int, *, whole: bool) -> Propagated:
         """A file that is not there."""
         bases = _Bases(self._bases(view, through, whole=whole))
-        new = NewFile(self._directory, self._identity, view, ViewFile, bases.attached, self._bounds)
-        try:
+        with NewFile(self._directory, self._identity, view, ViewFile, bases.attached, self._bounds) as new:
             done = self._fill(new.file, through, bases, new.file.index)
             ended = time.perf_counter()
             new.finish(overall(new.file.tables()))
-        except BaseException:
-            new.give_up()
-            raise
-        self._files.get(view)  # stays open: then what SQLite needs beside it is there, also if the disk fills up
         return Propagated(done, True, 0.0, time.perf_counter() - ended)
 
     def _renew(self, file: ViewFile, through: int, *, whole: bool) -> Propagated:
@@ -292,14 +242,11 @@ class ViewLoader:
         try:
             for name, path in bases.attached.items():
                 file.attach(path, name)
-            file.begin(self._bounds)
-            file.clear()
-            done = self._fill(file, through, bases, lambda: None)
-            ended = time.perf_counter()
-            file.end(overall(file.tables()))
-        except BaseException:
-            file.undo()
-            raise
+            with file.loading(self._bounds):
+                file.clear()
+                done = self._fill(file, through, bases, lambda: None)
+                ended = time.perf_counter()
+                file.end(overall(file.tables()))
         finally:
             for name in bases.attached:
                 file.detach(name)
@@ -373,10 +320,6 @@ def _exchanging(file: ViewFile, source: int, changes: int) -> float:
     return median(took) * max(1.0, changes / max(1, len(rows) // 2))
 
 
-class _PartialRowsError(Exception):
-    """The log has rows that lack columns, as an earlier version of the server logged them."""
-
-
 class _Bases:
     """Where copies begin, and the names under which these files are attached."""
 
@@ -433,7 +376,7 @@ def _changes(file: ViewFile, source: int, block: ChangeBlock, pace: _Pace | None
     """The last words of a block on the keys of a table, some at a time: columns that the source reads, and keys that
     are gone. Without a pace as many as possible."""
     if is_partial(block):
-        raise _PartialRowsError
+        raise PartialRowsError
     table, reads = file.view.definition.sources[source].table, file.reads(source)
     words = last_words_of(table, block)
     start, keys = 0, max(words.rows.shape[1], len(words.gone))

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from hullcast.broker.views.planners.arrivals import ArrivalRates
-from hullcast.broker.views.planners.lgm import MOST_TABLES, best_plan
 from hullcast.broker.views.planners.planner import ViewPlanner, made_minimal
+from hullcast.sim.experiments.studies.batching.lgm import MOST_TABLES, best_plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hullcast.broker.views.costs import CostFunction
-    from hullcast.broker.views.planners.lgm import Integers
+    from hullcast.sim.experiments.studies.batching.lgm import Integers
 
 #: States to look at for a plan: about a second.
 EFFORT = 50_000

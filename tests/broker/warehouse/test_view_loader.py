@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,14 +26,15 @@ from hullcast.broker.queries.reading import read_query
 from hullcast.broker.queries.sqlite_copy import RESULT, Guard
 from hullcast.broker.queries.view import create_text
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.file import COMMIT_S, ViewFile, ViewLife
-from hullcast.broker.views.loader import ViewLoader
 from hullcast.broker.warehouse.files import FOLDER, FileState, file_of, open_for_reading, pin, remove_others
+from hullcast.broker.warehouse.loader import Loader
+from hullcast.broker.warehouse.view_file import COMMIT_S, ViewFile, ViewLife
+from hullcast.broker.warehouse.view_loader import ViewLoader
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import HistoryGone, LoadFailed, SqlError, UnknownTable
 from hullcast.network.wire.values import rows_to_columns
 from tests.broker.views.strategies import CREATES, NOON, TABLES, keys_of, rows_of, views
-from tests.broker.views.test_file import counted_steps
+from tests.broker.warehouse.test_view_file import counted_steps
 from tests.support.base_tables import BaseTables, Row, answer, ordered
 
 GROUPS = (
@@ -122,11 +123,15 @@ def propagate(
             through[name] = least + round(share * (base.seq - least))
     if not through:
         return
-    counted = {fold(table): loader.count(view, table, seq) for table, seq in through.items()}
+    counted: dict[str, int | None] = {}
+    if states is not None:
+        at = {table: states[fold(table)].current for table in through}
+        with closing(Loader(base.path)) as bases:
+            counted = {fold(table): bases.count(view.base(table), at[table], seq) for table, seq in through.items()}
     with ExitStack() as patience:
         if way == "given up":
             patience.enter_context(counted_steps())
-            patience.enter_context(patch("hullcast.broker.views.loader.LEAST_PATIENCE_S", steps))
+            patience.enter_context(patch("hullcast.broker.warehouse.view_loader.LEAST_PATIENCE_S", steps))
         since = first_changes(base, states) if told and states is not None else None
         done = loader.propagate(view, through, since=since, recompute=way == "recompute")
     assert done.built or (done.recomputed_s is not None) >= (way == "recompute")
@@ -402,7 +407,7 @@ def test_whatever_statement_fails_nothing_is_lost_and_nothing_doubled(
 KILLED = """
 import os, pickle, sys, random
 from pathlib import Path
-from hullcast.broker.views.loader import ViewLoader
+from hullcast.broker.warehouse.view_loader import ViewLoader
 from hullcast.network import compiled
 compiled.load()
 path, view, last = Path(sys.argv[1]), pickle.loads(bytes.fromhex(sys.argv[2])), int(sys.argv[3])
@@ -487,11 +492,11 @@ def test_a_view_whose_tables_join_to_too_many_rows_is_refused_and_leaves_no_file
     base = BaseTables(tmp_path / "data", CREATES)
     base.put("A", [(key, None, 1.0, None, None) for key in range(10)])
     view, loader = base.view(sql), ViewLoader(base.path)
-    monkeypatch.setattr("hullcast.broker.views.file.MOST_JOINED", 99)
+    monkeypatch.setattr("hullcast.broker.warehouse.view_file.MOST_JOINED", 99)
     with pytest.raises(SqlError, match="joins to more than 99 rows; join on more columns, or narrow it with WHERE"):
         loader.build(view, base.seq)
     assert not list((base.path / FOLDER).iterdir())
-    monkeypatch.setattr("hullcast.broker.views.file.MOST_JOINED", 100)
+    monkeypatch.setattr("hullcast.broker.warehouse.view_file.MOST_JOINED", 100)
     loader.build(view, base.seq)
     assert is_right(base, loader, view)
     loader.close()
@@ -507,8 +512,8 @@ def test_changes_that_join_with_very_much_are_propagated_some_at_a_time(
     base.put("A", [(key, None, float(key % 2), None, None) for key in range(12)])
     view, loader = base.view(sql), ViewLoader(base.path)
     loader.build(view, base.seq)
-    monkeypatch.setattr("hullcast.broker.views.loader._FIRST_KEYS", 4)
-    monkeypatch.setattr("hullcast.broker.views.loader._PIECE_S", piece_s)
+    monkeypatch.setattr("hullcast.broker.warehouse.view_loader._FIRST_KEYS", 4)
+    monkeypatch.setattr("hullcast.broker.warehouse.view_loader._PIECE_S", piece_s)
     pieces: list[int] = []
     propagate_some = ViewFile.propagate
 
@@ -534,14 +539,14 @@ def test_deltas_that_take_longer_than_the_whole_are_given_up_for_it(
     view = base.view(sql)
     loader.build(view, base.seq)
     base.put("A", [(key, None, 0.1, "a", None) for key in range(50)])
-    monkeypatch.setattr("hullcast.broker.views.loader.LEAST_PATIENCE_S", 0.0)
-    monkeypatch.setattr("hullcast.broker.views.loader.PATIENCE", 0.0)
+    monkeypatch.setattr("hullcast.broker.warehouse.view_loader.LEAST_PATIENCE_S", 0.0)
+    monkeypatch.setattr("hullcast.broker.warehouse.view_loader.PATIENCE", 0.0)
     done = loader.propagate(view, {"A": base.seq})
     assert done.recomputed_s is not None
     assert done.given_up is not None
     assert (done.given_up[0], done.tables["a"].updates) == ("a", 50)
     assert is_right(base, loader, view)
-    monkeypatch.setattr("hullcast.broker.views.loader.LEAST_PATIENCE_S", 60.0)
+    monkeypatch.setattr("hullcast.broker.warehouse.view_loader.LEAST_PATIENCE_S", 60.0)
     base.take("A", [3])
     assert loader.propagate(view, {"A": base.seq}).recomputed_s is None
     assert is_right(base, loader, view)
@@ -553,7 +558,7 @@ def test_to_compute_a_view_again_has_no_limit_where_deltas_have_none(
     view = base.view(SELF_GROUPS)
     loader.build(view, base.seq)
     base.put("A", [(key, None, 1.0, None, None) for key in range(10)])
-    monkeypatch.setattr("hullcast.broker.views.file.MOST_JOINED", 99)
+    monkeypatch.setattr("hullcast.broker.warehouse.view_file.MOST_JOINED", 99)
     loader.propagate(view, {"A": base.seq}, recompute=True)
     assert is_right(base, loader, view)
 

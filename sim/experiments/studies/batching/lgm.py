@@ -47,9 +47,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.broker.views.costs import tabulated
 from hullcast.broker.views.planners.planner import ViewPlanner, made_minimal
 from hullcast.network.compiled import kernel, part
+from hullcast.sim.experiments.studies.batching.costs import tabulated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from hullcast.broker.warehouse.policies.odrtb import Odrtb
-from hullcast.broker.warehouse.policies.orad import Orad
-from hullcast.broker.warehouse.policies.validity import ClockCache, Reader, ReadingRule, Version, Versions
+from hullcast.broker.warehouse.policies.clock_cache import ClockCache
+from hullcast.sim.experiments.studies.scheduling.validity import (
+    OdrtbReading,
+    OradReading,
+    Reader,
+    ReadingRule,
+    Version,
+    Versions,
+)
 
 BASE, VIEWS = ("a", "b", "c"), {"ab": ("a", "b"), "bc": ("b", "c"), "a2": ("a",)}
 TICKS = st.sampled_from([0.0, 0.0, 1.0, 3.0])  # ties are common
@@ -170,12 +176,12 @@ class _Readers(RuleBasedStateMachine):
 
 class _OradReaders(_Readers):
     def __init__(self) -> None:
-        super().__init__(Orad())
+        super().__init__(OradReading())
 
 
 class _OdrtbReaders(_Readers):
     def __init__(self) -> None:
-        super().__init__(Odrtb(tolerance_s=2.0))
+        super().__init__(OdrtbReading(tolerance_s=2.0))
 
 
 STEPS = settings(max_examples=100, stateful_step_count=40, deadline=None)
@@ -186,7 +192,7 @@ TestOdrtbReaders.settings = STEPS
 
 
 def test_the_picture_of_the_module_is_right() -> None:
-    store: Versions[str] = Versions(Orad())
+    store: Versions[str] = Versions(OradReading())
     store.add("STOCK", 0.0)
     store.add("view", 0.5, ["STOCK"])
     store.arrive("STOCK", 4.0)
@@ -214,12 +220,12 @@ def test_the_picture_of_the_module_is_right() -> None:
 def test_orad_takes_the_latest_version_after_one_look_where_odrtb_looks_at_all_and_takes_the_widest() -> None:
     versions = [Version(0.0, 4.0), Version(4.0, 9.0), Version(9.0)]
     reader: Reader[str] = Reader(start=5.0, begins=0.0, ends=10.0)
-    assert Orad().choose(versions, reader) == (versions[2], 1)
-    assert Odrtb().choose(versions, reader) == (versions[1], 3)
+    assert OradReading().choose(versions, reader) == (versions[2], 1)
+    assert OdrtbReading().choose(versions, reader) == (versions[1], 3)
 
 
 def test_what_began_after_a_reader_is_not_read() -> None:
-    store: Versions[str] = Versions(Orad())
+    store: Versions[str] = Versions(OradReading())
     store.add("old", 0.0)
     reader = store.begin(0.0)
     store.add("new", 0.0)

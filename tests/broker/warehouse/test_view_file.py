@@ -24,9 +24,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from hullcast.broker.log.history import Life
 from hullcast.broker.queries.view import ViewDefinition
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.file import DeltaTooDearError, ViewFile, ViewLife, overall, prepare
 from hullcast.broker.views.statements import ViewStatements
 from hullcast.broker.warehouse.files import FileBounds, NewFile, open_for_load, open_for_reading, pin
+from hullcast.broker.warehouse.view_file import DeltaTooDearError, ViewFile, ViewLife, overall, prepare
 from tests.broker.views.strategies import TABLES, VALUES, keys_of, rows_of, views
 from tests.support.base_tables import Row, answer, as_stored, ordered, view_of
 
@@ -92,8 +92,8 @@ def shown(directory: Path, life: ViewLife) -> list[Row]:
 def counted_steps() -> Iterator[None]:
     """Let a second be a step of SQLite, where it is seen whether deltas take too long."""
     with (
-        patch("hullcast.broker.views.file._STEPS", 1),
-        patch("hullcast.broker.views.file.time", SimpleNamespace(perf_counter=count().__next__)),
+        patch("hullcast.broker.warehouse.view_file._STEPS", 1),
+        patch("hullcast.broker.warehouse.view_file.time", SimpleNamespace(perf_counter=count().__next__)),
     ):
         yield
 

@@ -14,7 +14,7 @@ was true at one moment (*relative consistency*).
       reads the view at 10: [5 ....... 9)                 the version computed at 6
 
 Which of several versions a reader takes, how far back it may look, and what may be forgotten is a `ReadingRule`: see
-`Orad` and `Odrtb`. Pure: the time is an argument, in seconds or in sequence numbers.
+`OradReading` and `OdrtbReading`. Pure: the time is an argument, in seconds or in sequence numbers.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from heapq import heappop, heappush
 from itertools import count, pairwise
 from math import inf, nextafter
 from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from hullcast.broker.warehouse.policies.odrtb import Odrtb
+from hullcast.broker.warehouse.policies.orad import Orad
 
 Id = TypeVar("Id", bound=Hashable)
 
@@ -274,54 +277,53 @@ class Versions(Generic[Id]):
         assert all(self._versions[view][-1] is version for view, version in self._spared.items()), "V6"
 
 
-class ClockCache(Generic[Id]):
-    """C_ft: the objects that are read often, told by the clock algorithm (nearly: those read last).
+class OradReading(Orad):
+    """ORAD over versions. A reader takes the latest version that meets its interval. That is enough (Theorem 1), needs
+    one look as a rule, and lets everything be forgotten that ended before the intervals of all readers."""
 
-    A hand goes round over the places. An object that is read again is marked. When a place is needed, the hand removes
-    the mark of each marked object that it comes to, and the first unmarked one leaves.
+    def earliest(self, start: float) -> float:
+        """Nothing older than its start."""
+        return start
 
-    Invariant C1 (`check`): `_place` has each object at its place, and there are at most `size`.
-    """
+    def choose(self, versions: Sequence[Version], reader: Reader[Id]) -> Look:
+        """The latest that meets the interval: look from the latest back, and stop at the first."""
+        begins, ends = reader.begins, reader.ends
+        for back in range(len(versions) - 1, -1, -1):
+            version = versions[back]
+            if version.begins < ends and version.ends > begins:
+                return Look(version, len(versions) - back)
+        return Look(None, len(versions))
 
-    def __init__(self, size: int) -> None:
-        assert size >= 1
-        self.size = size
-        self._objects: list[Id] = []
-        self._marked: list[bool] = []
-        self._place: dict[Id, int] = {}
-        self._hand = 0
+    def horizon(self, readers: Iterable[Reader[Id]], now: float) -> float:
+        """Where the first of all intervals begins; without readers only the latest versions are kept."""
+        return min((reader.begins for reader in readers), default=now)
 
-    def __len__(self) -> int:
-        return len(self._objects)
 
-    def __contains__(self, object_id: Id) -> bool:
-        return object_id in self._place
+class OdrtbReading(Odrtb):
+    """ODRTB over versions. A reader takes the version that has most in common with its interval, which begins 10 s
+    before it does: so it looks at all versions, and they must be kept for so long."""
 
-    def touch(self, object_id: Id) -> None:
-        """An object was read."""
-        place = self._place.get(object_id)
-        if place is not None:
-            self._marked[place] = True
-        elif len(self._objects) < self.size:
-            self._place[object_id] = len(self._objects)
-            self._objects.append(object_id)
-            self._marked.append(True)
-        else:
-            while self._marked[self._hand]:
-                self._marked[self._hand] = False
-                self._hand = (self._hand + 1) % self.size
-            del self._place[self._objects[self._hand]]
-            self._objects[self._hand], self._marked[self._hand] = object_id, True
-            self._place[object_id] = self._hand
-            self._hand = (self._hand + 1) % self.size
+    def committed(self, objects: Iterable[Id]) -> None:
+        """It does not matter what was read."""
 
-    def rank(self, object_id: Id) -> int:
-        """0: read since the hand was there; 1: read before; 2: not here. Least first."""
-        place = self._place.get(object_id)
-        return 2 if place is None else 0 if self._marked[place] else 1
+    def first_of(self, objects: Iterable[Id]) -> Id:
+        """The update that came first."""
+        return next(iter(objects))
 
-    def check(self) -> None:
-        """AssertionError if C1 does not hold."""
-        assert self._place == {object_id: place for place, object_id in enumerate(self._objects)}, "C1"
-        assert len(self._objects) == len(self._marked) <= self.size, "C1"
-        assert self._hand < self.size, "C1"
+    def earliest(self, start: float) -> float:
+        """Some seconds before its start."""
+        return start - self._tolerance_s
+
+    def choose(self, versions: Sequence[Version], reader: Reader[Id]) -> Look:
+        """The one with the widest overlap, and of equals the latest: look at all."""
+        begins, ends = reader.begins, reader.ends
+        widest, found = 0.0, None
+        for version in reversed(versions):
+            width = min(version.ends, ends) - max(version.begins, begins)
+            if width > widest:
+                widest, found = width, version
+        return Look(found, len(versions))
+
+    def horizon(self, readers: Iterable[Reader[Id]], now: float) -> float:
+        """What ended 10 s before the start of the first reader."""
+        return min((reader.start for reader in readers), default=now) - self._tolerance_s
