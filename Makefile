@@ -6,8 +6,9 @@ SHELL := /bin/sh
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Tests in parallel; pytest-xdist. Also `make test JOBS=0` to see output and use a debugger.
-JOBS ?= 2
+# Tests in parallel; pytest-xdist. One more than two cores: for nearly half of its time a test waits, for processes that
+# start, for silences, for a disk. Also `make test JOBS=0` to see output and use a debugger.
+JOBS ?= 3
 # An interpreter of your choice: make venv PYTHON=/path/to/python. Empty: .ci/venv takes the first that fits.
 PYTHON ?=
 export PYTHON

@@ -48,7 +48,8 @@ _SPARK = {"spark", "elsewhere"}
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give longer tests a longer limit, unless they name one themselves. Tests that share something of their module, or
-    Spark, go to one worker, so that it is made once."""
+    Spark, go to one worker, so that it is made once. xdist begins with the groups of most tests, Spark's first of all;
+    tests on their own come last and fill up what is left of each worker's time."""
     for item in items:
         longer = [seconds for marker, seconds in _LONGER_S.items() if item.get_closest_marker(marker)]
         if longer and not item.get_closest_marker("timeout"):

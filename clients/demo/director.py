@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hullcast.clients.cli.processes.cluster import Notice
     from hullcast.clients.demo.judge import Verdict
+    from hullcast.clients.processes.cluster import Notice
 
 FRAME_S = 0.125
 #: Over how long rates are taken.

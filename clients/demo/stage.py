@@ -9,10 +9,10 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
-from hullcast.clients.cli.processes.cluster import SERVER, Cluster, Layout
-from hullcast.clients.cli.processes.worker import Worker
 from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, HOSTS, PUBLISHER
 from hullcast.clients.demo.traffic import LinkLoad
+from hullcast.clients.processes.cluster import SERVER, Cluster, Layout
+from hullcast.clients.processes.worker import Worker
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.peers.meter import cpu_s
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hullcast.clients.cli.processes.cluster import Notice
     from hullcast.clients.demo.director import DemoSettings
+    from hullcast.clients.processes.cluster import Notice
 
 ANSWER_S = 10.0
 

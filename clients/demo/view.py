@@ -16,8 +16,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from hullcast.clients.cli.commands.status import size
 from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, PUBLISHER, VICTIM
+from hullcast.sim.output.text import size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

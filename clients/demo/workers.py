@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from hullcast.clients.cli.processes.worker import serve
 from hullcast.clients.demo.record import Acknowledged, written, written_event
 from hullcast.clients.demo.scenario import MANY, PUBLISHER, WANTED, many_ranges, share_of
 from hullcast.clients.demo.stocks import CREATES, Upsert, size_of, stock_trace
+from hullcast.clients.processes.worker import serve
 from hullcast.clients.sdk.client import connect
 from hullcast.network.answers.events import Change
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.console import Console
 
-from hullcast.clients.cli.processes.cluster import Cluster, Layout
-from hullcast.clients.cli.processes.worker import Worker, ask_all, serve
+from hullcast.clients.processes.cluster import Cluster, Layout
+from hullcast.clients.processes.worker import Worker, ask_all, serve
 from hullcast.clients.sdk.client import Client, connect
 from hullcast.sim.bench.timing import process_of
 from hullcast.sim.output.goals import Goal, goals_table, share_under

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from hullcast.clients import spark as data_source
-from hullcast.clients.cli.processes.cluster import Cluster, Layout
+from hullcast.clients.processes.cluster import Cluster, Layout
 from hullcast.clients.sdk.blocking import BlockingClient, run_in_thread
 from hullcast.clients.sdk.blocking import connect as connect_blocking
 from hullcast.sim.bench.timing import process_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from rich.console import Console
 
-    from hullcast.clients.cli.processes.child import Child
+    from hullcast.clients.processes.child import Child
 
 FULL_ROWS, QUICK_ROWS = 2_000_000, 500_000
 #: What we aim at, in rows a second.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hullcast.broker.engine.engine import Engine
-from hullcast.clients.cli.processes.child import environment
+from hullcast.clients.processes.child import environment
 from hullcast.sim.bench.subjects import engine_of, engine_subject
 from hullcast.sim.bench.timing import Subject, in_turns, measured_apart, messages_per_update, process_of, us
 from hullcast.sim.seeds import generator

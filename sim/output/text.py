@@ -1,4 +1,4 @@
-"""Figures as text, short enough for a table, and tables in Markdown and in the terminal."""
+"""Figures and sizes as text, short enough for a table, and tables in Markdown and in the terminal."""
 
 from __future__ import annotations
 
@@ -25,6 +25,15 @@ def number(value: float | None) -> str:
     if size >= 99.95 or value == 0:
         return f"{value:,.0f}"
     return f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that reads best."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:,.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError
 
 
 def factor(ratio: float) -> str:

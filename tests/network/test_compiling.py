@@ -80,6 +80,27 @@ def run(variables: dict[str, str], program: str = PROGRAM, read_only: tuple[Path
     return done.stdout.strip(), done.stderr.splitlines()
 
 
+class Compiled(NamedTuple):
+    """Sources, and a folder with what was compiled from them."""
+
+    sources: Path
+    cache: Path
+
+    def environment(self, tmp_path: Path) -> dict[str, str]:
+        """Where both are, the code as a copy that a test may damage."""
+        shutil.copytree(self.cache, tmp_path / "cache")
+        return {"PYTHONPATH": str(self.sources), "HULLCAST_CACHE": str(tmp_path / "cache")}
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    """Compiled once for all tests that begin with code on disk: it takes seconds."""
+    folder = tmp_path_factory.mktemp("compiled")
+    made = Compiled(copy_without_code(folder), folder / "cache")
+    assert run({"PYTHONPATH": str(made.sources), "HULLCAST_CACHE": str(made.cache)})[0] == "compiled"
+    return made
+
+
 def copy_without_code(tmp_path: Path) -> Path:
     """The sources once more, without what was compiled from them."""
     copy = tmp_path / "site"
@@ -154,9 +175,9 @@ def test_folders_of_other_users_and_links_are_not_trusted(tmp_path: Path) -> Non
         assert "belongs to another user" in str(_unusable(mine))
 
 
-def test_a_broken_cache_is_compiled_anew(tmp_path: Path) -> None:
-    where = {"PYTHONPATH": str(copy_without_code(tmp_path)), "HULLCAST_CACHE": str(tmp_path / "cache")}
-    run(where)
+def test_a_broken_cache_is_compiled_anew(tmp_path: Path, once: Compiled) -> None:
+    where = once.environment(tmp_path)
+    assert run(where)[0] == "from disk", "a copy is as good"
     for kind in ("nbi", "nbc"):
         for file in (tmp_path / "cache").rglob(f"walk*.{kind}"):
             file.write_bytes(file.read_bytes()[:7])
@@ -168,9 +189,10 @@ def test_a_broken_cache_is_compiled_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["hullcast.network.wire.arrays", "hullcast.network.gone"])
-def test_code_for_arguments_of_a_class_that_is_gone_is_compiled_anew(tmp_path: Path, module: str) -> None:
-    where = {"PYTHONPATH": str(copy_without_code(tmp_path)), "HULLCAST_CACHE": str(tmp_path / "cache")}
-    run(where)
+def test_code_for_arguments_of_a_class_that_is_gone_is_compiled_anew(
+    tmp_path: Path, once: Compiled, module: str
+) -> None:
+    where = once.environment(tmp_path)
     for file in (tmp_path / "cache").rglob("walk*.nbi"):
         held = BytesIO(file.read_bytes())
         pickle.load(held)  # the version, which stays

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hullcast.clients.cli.processes.child import Child, command, environment, start
+from hullcast.clients.processes.child import Child, command, environment, start
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hullcast.clients.cli.processes.child import command, environment
+from hullcast.clients.processes.child import command, environment
 from tests.support.processes import LIMIT_S, hull, marked, running, wait_until
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from hullcast.broker.server.pipeline import STEP_BYTES
 from hullcast.broker.server.service import Server
 from hullcast.clients.cli.commands.status import StatusSample, screen
 from hullcast.clients.sdk.client import Client
+from hullcast.network.link import listener
 from hullcast.network.link.header import Ack, Bye, Data, Header, Hello, Resend, Welcome, decode, encode
 from hullcast.network.link.peer import Peer
 from hullcast.network.node.node import Node
@@ -116,7 +117,8 @@ def listener_of(c: Cluster, name: str) -> Any:
     return member.service.listener
 
 
-async def test_bytes_that_are_not_zeromq_s_close_their_connection() -> None:
+async def test_bytes_that_are_not_zeromq_s_close_their_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "BUSY_HANDSHAKES", 1)
     rng = Random(1)
     openings = [b"GET / HTTP/1.1\r\n\r\n", GREETING, GREETING + b"\x04\x05READY", b"\xff", b""]
     openings += [GREETING + b"\x06" + (1 << 62).to_bytes(8, "big"), GREETING + b"\x04\xff" + rng.randbytes(255)]
@@ -332,7 +334,8 @@ async def test_a_message_larger_than_agreed_ends_its_connection() -> None:
         stranger.close()
 
 
-async def test_a_crowd_of_silent_connections_keeps_nobody_out() -> None:
+async def test_a_crowd_of_silent_connections_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "BUSY_HANDSHAKES", 1)
     async with asyncio.timeout(PATIENCE_S), cluster(2, link=PATIENT) as c, beside_others(c, Random(8)):
         host, port = c["g1"].listen.removeprefix("tcp://").split(":")
         crowd = [await asyncio.open_connection(host, int(port)) for _ in range(400)]

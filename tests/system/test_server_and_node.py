@@ -16,7 +16,7 @@ from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log.record import NOBODY, RecordKind
 from hullcast.broker.log.recovery import open_directory
 from hullcast.broker.server.changing import apply_record
-from hullcast.clients.cli.processes.child import launch
+from hullcast.clients.processes.child import launch
 from hullcast.network.security.keys import make_pair, write_pair
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import HullcastError, NotPermitted, Unavailable

@@ -19,8 +19,8 @@ import pytest
 
 import hullcast
 from hullcast.clients.cli.commands.up import _gateways_from
-from hullcast.clients.cli.processes.child import command, environment
-from hullcast.clients.cli.processes.cluster import Cluster, Layout, Notice
+from hullcast.clients.processes.child import command, environment
+from hullcast.clients.processes.cluster import Cluster, Layout, Notice
 from hullcast.clients.sdk.connecting import DEFAULT_URL
 from tests.support.documents import section, text_of
 from tests.support.processes import ANYWHERE, LIMIT_S, marked, running, wait_until

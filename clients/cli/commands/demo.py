@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hullcast.clients.cli.processes.cluster import Notice
     from hullcast.clients.demo.director import DemoState
     from hullcast.clients.demo.view import Summary
+    from hullcast.clients.processes.cluster import Notice
 
 LINES = 10  # of progress, in plain form
 INTERRUPTED = 130

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hullcast.clients.cli.commands.serving import add_process_arguments, prepare
-from hullcast.clients.cli.processes.running import Running, announcer, leave, serve
+from hullcast.clients.processes.running import Running, announcer, leave, serve
 from hullcast.network.node.node import Node
 from hullcast.network.node.settings import NodeSettings
 from hullcast.network.node.warming import warm_node

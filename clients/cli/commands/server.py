@@ -9,7 +9,7 @@ from hullcast.broker.server.settings import ServerSettings
 from hullcast.broker.server.status import server_status
 from hullcast.broker.server.warming import warm_server
 from hullcast.clients.cli.commands.serving import add_process_arguments, prepare
-from hullcast.clients.cli.processes.running import Running, announcer, leave, serve
+from hullcast.clients.processes.running import Running, announcer, leave, serve
 from hullcast.network.settings.flags import add_flags
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from hullcast.broker.server.settings import ServerSettings
-from hullcast.clients.cli.processes.running import stop_when_input_ends
+from hullcast.clients.processes.running import stop_when_input_ends
 from hullcast.network.link.connections import raise_open_files
 from hullcast.network.node.settings import NodeSettings
 from hullcast.network.security.curve import Curve

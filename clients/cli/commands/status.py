@@ -21,6 +21,7 @@ from hullcast.clients.cli.commands.connection import add_connection_arguments, a
 from hullcast.clients.cli.commands.operators import missed_in_words, waiting_in_words
 from hullcast.clients.cli.commands.policy import counters_in_words
 from hullcast.network.wire.durations import duration_text, time_shown
+from hullcast.sim.output.text import size
 
 if TYPE_CHECKING:
     import argparse
@@ -471,12 +472,3 @@ def _figures(what: str, *names: str) -> Table:
     for name in names:
         table.add_column("\n".join(wrap(name, 8, break_long_words=False)), justify="right", no_wrap=True)
     return table
-
-
-def size(count: float) -> str:
-    """Bytes in the unit that reads best."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:,.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.clients.cli.commands.arguments import whole
-from hullcast.clients.cli.processes.cluster import SERVER, Cluster, Layout
+from hullcast.clients.processes.cluster import SERVER, Cluster, Layout
 from hullcast.clients.sdk.connecting import DEFAULT_URL
 from hullcast.network.link.endpoints import parse_endpoint
 from hullcast.network.settings.common import LEVELS
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hullcast.clients.cli.processes.child import Child
-    from hullcast.clients.cli.processes.cluster import Notice
+    from hullcast.clients.processes.child import Child
+    from hullcast.clients.processes.cluster import Notice
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the cluster until a signal, or until it fails."""
     if arguments.until_input_ends:
-        from hullcast.clients.cli.processes.running import (
+        from hullcast.clients.processes.running import (
             stop_when_input_ends,  # here: it takes half a second, and is seldom wanted
         )
 

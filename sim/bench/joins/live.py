@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.clients.cli.processes.cluster import SERVER, Cluster, Layout
-from hullcast.clients.cli.processes.worker import Worker, WorkerFailed, ask_all
+from hullcast.clients.processes.cluster import SERVER, Cluster, Layout
+from hullcast.clients.processes.worker import Worker, WorkerFailed, ask_all
 from hullcast.clients.sdk.client import Client, connect
 from hullcast.sim.bench.timing import process_of
 from hullcast.sim.traces.merchants import CREATES, JOIN, TABLES, Merchants, answers

@@ -5,11 +5,10 @@ It passes on what the covers of its children let through: python -m hullcast.sim
 
 from __future__ import annotations
 
-import sys
+import runpy
 from typing import TYPE_CHECKING
 
 from hullcast.broker.reformulate.join import JoinChannel
-from hullcast.clients.cli.main import main
 
 if TYPE_CHECKING:
     from hullcast.broker.reformulate.channel import Opening
@@ -29,4 +28,4 @@ def describe_every_pair() -> None:
 
 if __name__ == "__main__":
     describe_every_pair()
-    sys.exit(main())
+    runpy.run_module("hullcast", run_name="__main__")  # the program as users start it, in this very process

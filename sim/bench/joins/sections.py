@@ -26,8 +26,6 @@ from hullcast.broker.joins.planner import Planner
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.broker.server.calibration import this_machine
-from hullcast.clients.cli.commands.calibrate import QUICK as QUICK_WORKLOADS
-from hullcast.clients.cli.commands.calibrate import WORKLOADS, measured
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.sim.bench.joins.cells import (
     MOST,
@@ -45,6 +43,8 @@ from hullcast.sim.bench.joins.cells import (
     select_arrivals,
     select_tree,
 )
+from hullcast.sim.bench.joins.plan_costs import QUICK as QUICK_WORKLOADS
+from hullcast.sim.bench.joins.plan_costs import WORKLOADS, measured
 from hullcast.sim.seeds import generator
 from hullcast.sim.traces.table41 import (
     DOMAIN,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.clients.cli.processes.worker import serve
+from hullcast.clients.processes.worker import serve
 from hullcast.clients.sdk.client import Client, connect
 from hullcast.clients.sdk.subscriptions import Subscriptions
 from hullcast.sim.traces.merchants import JOIN, Merchants

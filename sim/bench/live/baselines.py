@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.clients.cli.processes.child import start
-from hullcast.clients.cli.processes.worker import Worker
+from hullcast.clients.processes.child import start
+from hullcast.clients.processes.worker import Worker
 from hullcast.clients.sdk.client import connect
 from hullcast.sim.bench.live.cluster import LiveSettings
 from hullcast.sim.traces.table51 import CREATE, RANGE_MIN, Workload

@@ -8,8 +8,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from hullcast.clients.cli.processes.cluster import SERVER, Cluster, Layout
-from hullcast.clients.cli.processes.worker import Worker, WorkerFailed, ask_all
+from hullcast.clients.processes.cluster import SERVER, Cluster, Layout
+from hullcast.clients.processes.worker import Worker, WorkerFailed, ask_all
 from hullcast.clients.sdk.client import Client, connect
 from hullcast.sim.bench.timing import process_of
 from hullcast.sim.traces.table51 import CREATE, Workload

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.clients.cli.processes.worker import ask_all
+from hullcast.clients.processes.worker import ask_all
 from hullcast.sim.bench.engine import machine
 from hullcast.sim.bench.live.baselines import ChainSizes, measure_chain, measure_disk, measure_unpruned
 from hullcast.sim.bench.live.cluster import Cpu, LiveCluster, LiveSettings

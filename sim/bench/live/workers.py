@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.clients.cli.processes.worker import serve
+from hullcast.clients.processes.worker import serve
 from hullcast.clients.sdk.client import Client, connect
 from hullcast.clients.sdk.subscriptions import Changed, Subscriptions
 from hullcast.network.wire.arrays import Ints

@@ -13,7 +13,7 @@ from time import monotonic_ns
 
 import numpy as np
 
-from hullcast.clients.cli.processes.worker import WorkerFailed
+from hullcast.clients.processes.worker import WorkerFailed
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.sim.bench.peers.interface import LOOK_S, Facts, Part
 from hullcast.sim.bench.peers.workload import Call, Job

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hullcast.clients.cli.processes.worker import WorkerFailed
+from hullcast.clients.processes.worker import WorkerFailed
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.sim.bench.peers.workload import Call, Job
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.clients.cli.processes.worker import Worker, ask_all
+from hullcast.clients.processes.worker import Worker, ask_all
 from hullcast.network.wire.errors import HullcastError
 from hullcast.sim.bench.engine import machine
 from hullcast.sim.bench.peers import meter

@@ -8,7 +8,7 @@ from time import monotonic_ns
 
 import numpy as np
 
-from hullcast.clients.cli.processes.cluster import Cluster, Layout
+from hullcast.clients.processes.cluster import Cluster, Layout
 from hullcast.clients.sdk.client import Client, connect
 from hullcast.clients.sdk.publisher import WINDOW_BYTES, Publisher
 from hullcast.clients.sdk.subscriptions import Changed, Subscriptions

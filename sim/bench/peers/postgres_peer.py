@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.clients.cli.processes.worker import WorkerFailed
+from hullcast.clients.processes.worker import WorkerFailed
 from hullcast.network.wire.arrays import Floats
 from hullcast.sim.bench.peers.interface import (
     LOOK_S,

@@ -9,7 +9,7 @@ from time import monotonic_ns
 import msgpack  # type: ignore[import-untyped]  # has no types
 import numpy as np
 
-from hullcast.clients.cli.processes.worker import WorkerFailed
+from hullcast.clients.processes.worker import WorkerFailed
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.network.wire.errors import HullcastError
 from hullcast.sim.bench.peers.interface import LOOK_S, Part

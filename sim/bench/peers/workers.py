@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.clients.cli.processes.worker import serve
+from hullcast.clients.processes.worker import serve
 from hullcast.sim.bench.peers.catalogue import publisher_of, subscriber_of
 from hullcast.sim.bench.peers.interface import Facts, Part, PeerPublisher, Sampler, Seen, Subscriber
 from hullcast.sim.bench.peers.workload import Call, Job

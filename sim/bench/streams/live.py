@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.clients.cli.processes.worker import Worker
+from hullcast.clients.processes.worker import Worker
 from hullcast.sim.bench.streams.engine import plain_join
 from hullcast.sim.bench.streams.feeding import FedStream
 from hullcast.sim.bench.streams.workload import (

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hullcast.broker.warehouse.policies import POLICIES
-from hullcast.clients.cli.processes.worker import Worker
+from hullcast.clients.processes.worker import Worker
 from hullcast.sim.bench.timing import MeasurementFailed
 from hullcast.sim.bench.warehouse.stage import PATIENCE_S, WORKERS, WarehouseStage, busy_cores_s, staged
 from hullcast.sim.bench.warehouse.workers import CREATE_PUSHES

@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import mode
 from time import monotonic, sleep
 
-from hullcast.clients.cli.processes.cluster import Cluster, Layout
-from hullcast.clients.cli.processes.worker import Worker
+from hullcast.clients.processes.cluster import Cluster, Layout
+from hullcast.clients.processes.worker import Worker
 from hullcast.clients.sdk.client import Client, connect
 from hullcast.sim.bench.timing import process_of
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.clients.cli.processes.worker import serve
+from hullcast.clients.processes.worker import serve
 from hullcast.clients.sdk.client import Client, connect
 from hullcast.network.answers.events import Change
 from hullcast.network.wire.arrays import Floats

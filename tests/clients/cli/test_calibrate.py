@@ -12,15 +12,16 @@ from hullcast.broker.log.verify import verify
 from hullcast.broker.server.calibration import NAME, stored_coefficients
 from hullcast.clients.cli import main as cli
 from hullcast.clients.cli.commands import calibrate
+from hullcast.sim.bench.joins import plan_costs
 from tests.support.durable import opened
 
-TINY = (calibrate.JoinLoad(600, 100, 5, 0.0), calibrate.JoinLoad(900, 200, 10, 0.3))
+TINY = (plan_costs.JoinLoad(600, 100, 5, 0.0), plan_costs.JoinLoad(900, 200, 10, 0.3))
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrate, "QUICK", TINY)
-    monkeypatch.setattr(calibrate, "QUICK_RUN_S", 0.0001)
+    monkeypatch.setattr(plan_costs, "QUICK_RUN_S", 0.0001)
     monkeypatch.setenv("COLUMNS", "120")
 
 
@@ -53,7 +54,7 @@ def test_as_json_without_a_directory(capsys: pytest.CaptureFixture[str]) -> None
     assert told["stored"] is None
     assert Coefficients.from_json(text).to_json()
     assert set(told["off"]) == set(told["before"]) == set(MODELS)
-    assert told["measured"] == len(MODELS) * len(TINY) * 2 * len(calibrate.WHERE)
+    assert told["measured"] == len(MODELS) * len(TINY) * 2 * len(plan_costs.WHERE)
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

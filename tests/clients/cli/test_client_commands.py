@@ -39,7 +39,7 @@ from hullcast.clients.cli.commands.subscribe import StandardOutput, _Links, _tel
 from hullcast.clients.cli.commands.telling import JsonTeller, TextTeller
 from hullcast.clients.cli.feeds.feeding import Stopped
 from hullcast.clients.cli.feeds.rows_in import ReadRows
-from hullcast.clients.cli.processes.running import announcer
+from hullcast.clients.processes.running import announcer
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import configure
 from hullcast.network.answers.events import change_to

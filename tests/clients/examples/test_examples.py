@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import hullcast
-from hullcast.clients.cli.processes.child import environment
-from hullcast.clients.cli.processes.cluster import Cluster, Layout
 from hullcast.clients.examples import coastal_watch, merchants
+from hullcast.clients.processes.child import environment
+from hullcast.clients.processes.cluster import Cluster, Layout
 from tests.support.documents import text_of
 from tests.support.processes import LIMIT_S, marked
 

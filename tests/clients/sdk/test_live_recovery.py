@@ -20,10 +20,11 @@ from hullcast.network.node.node import Node
 from hullcast.network.node.settings import NodeSettings
 from hullcast.network.security.rights import Rights
 from hullcast.network.wire import frames
+from tests.support.cluster import cluster
 from tests.support.links import wait_until
 
 LIMIT_S = 60
-QUICK = LinkLimits(heartbeat_s=0.05, silence_s=0.3, backoff_s=0.02, backoff_most_s=0.1)
+QUICK = LinkLimits(heartbeat_s=0.05, silence_s=0.3, handshake_s=0.5, backoff_s=0.02, backoff_most_s=0.1)
 CREATE = "CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, PER REAL, RISK REAL)"
 MIN = "SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN ? AND ?"
 ROWS = "SELECT SYMBOL, PER FROM STOCK WHERE RISK BETWEEN ? AND ?"
@@ -111,20 +112,20 @@ async def test_a_call_that_nobody_answers_says_what_it_waited_for(tmp_path: Path
 
 
 async def test_a_table_gone_meanwhile_ends_its_subscriptions_and_no_others() -> None:
-    async with asyncio.timeout(LIMIT_S), testing.cluster() as endpoint, hullcast.connect(endpoint) as admin:
+    async with asyncio.timeout(LIMIT_S), cluster(0) as made, made.client() as admin:
         await admin.execute(CREATE)
         await admin.execute("CREATE TABLE OTHER (K INTEGER PRIMARY KEY, X REAL)")
-        async with hullcast.connect(endpoint) as client:
+        async with made.client() as client:
             doomed = await client.subscribe(MIN, 20, 60)
             fine = await client.subscribe("SELECT COUNT(*) FROM OTHER")
             waiting = asyncio.create_task(anext(doomed))
             dialer = client._line.dialer
-            dialer.endpoints = ["inproc://nowhere"]
+            dialer.endpoints = ["tcp://127.0.0.1:1"]
             dialer.redial(why="test")
             while "STOCK" in await admin.tables():
                 with contextlib.suppress(hullcast.TableInUse):  # until the server has seen that the client is gone
                     await admin.execute("DROP TABLE STOCK")
-            dialer.endpoints = [endpoint]
+            dialer.endpoints = [made.server.endpoint]
             with pytest.raises(hullcast.UnknownTable):
                 await waiting
             with pytest.raises(hullcast.UnknownTable):

@@ -260,15 +260,15 @@ async def test_if_a_later_portion_is_refused_all_are_left_again(asked: list[bodi
 
 
 async def test_a_table_that_is_gone_ends_all_portions_with_one_error() -> None:
-    async with asyncio.timeout(LIMIT_S), testing.cluster() as endpoint, hullcast.connect(endpoint) as admin:
+    async with asyncio.timeout(LIMIT_S), cluster(0) as made, made.client() as admin:
         await admin.execute(CREATE)
-        async with hullcast.connect(endpoint) as hc:
+        async with made.client() as hc:
             many = await hc.subscribe_many(MIN, LOWS, HIGHS)
             waiting = asyncio.create_task(many.next_changes())
-            hc._line.dialer.endpoints = ["inproc://nowhere"]
+            hc._line.dialer.endpoints = ["tcp://127.0.0.1:1"]
             hc._line.dialer.redial(why="test")
             await drop(admin)
-            hc._line.dialer.endpoints = [endpoint]
+            hc._line.dialer.endpoints = [made.server.endpoint]
             with pytest.raises(hullcast.UnknownTable):
                 await waiting
             with pytest.raises(hullcast.UnknownTable):

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import hullcast
-from hullcast.clients.cli.processes.child import start
+from hullcast.clients.processes.child import start
 from hullcast.clients.sdk.blocking import LoopThread
 from hullcast.clients.spark import options
 from hullcast.network.wire.errors import BadSetting, UsageError

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import hullcast
-from hullcast.clients.cli.processes.child import Child, start
+from hullcast.clients.processes.child import Child, start
 from hullcast.clients.sdk.blocking import LoopThread
 from hullcast.network.wire.errors import NotPermitted, UsageError
 from tests.clients.spark.test_events import Followed

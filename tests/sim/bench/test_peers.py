@@ -16,7 +16,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-from hullcast.clients.cli.processes.child import command, environment
+from hullcast.clients.processes.child import command, environment
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.engine import write_json
 from hullcast.sim.bench.peers.catalogue import PEERS

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hullcast.clients.cli.processes.child import Child, ProcessFailed, start
+from hullcast.clients.processes.child import Child, ProcessFailed, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import sys
 from asyncio.subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
-from hullcast.clients.cli.processes.child import environment
+from hullcast.clients.processes.child import environment
 from hullcast.network.wire.errors import HullcastError
 
 if TYPE_CHECKING:
