@@ -146,6 +146,11 @@ class FairQueue(Generic[T]):
         """How many wait."""
         return self._waiting
 
+    def __contains__(self, item: T) -> bool:
+        """Whether an item waits."""
+        owner = self._owners.get(item.owner)
+        return owner is not None and owner.waiting.get(item.number) is item
+
     def __iter__(self) -> Iterator[T]:
         """All that wait, owner by owner."""
         for owner in self._owners.values():
@@ -157,11 +162,6 @@ class FairQueue(Generic[T]):
         if known is None:
             return 0
         return len(known.waiting) if measure == "items" else known.waiting_bytes
-
-    def serving_of(self, owner: str) -> int:
-        """How many items of an owner are served."""
-        known = self._owners.get(owner)
-        return 0 if known is None else known.serving
 
     def held_by(self, owner: str) -> int:
         """Bytes of an owner's items, waiting or served."""

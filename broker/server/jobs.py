@@ -37,7 +37,10 @@ ANY = 1 << 60
 @dataclass(frozen=True, slots=True)
 class Room:
     """A kind of work, by the name it has in refusals, and how much of it there may be: in all, and of one owner. Bytes
-    are those of requests until they are answered; a single one may have more."""
+    are those of requests until they are answered; a single one may have more.
+
+    Without `at_once` all jobs begin now, and wait for something elsewhere: as long as they do, they count as waiting.
+    """
 
     called: str
     waiting: int = 1000
@@ -46,6 +49,11 @@ class Room:
     at_once_per_owner: int = ANY
     held_bytes: int = 128 << 20
     held_bytes_per_owner: int = 64 << 20
+
+    @property
+    def all_begin(self) -> bool:
+        """Whether jobs have no turns here."""
+        return self.at_once == ANY
 
 
 class Wait(NamedTuple):
@@ -74,11 +82,11 @@ class Job(Queued):
     room: Room
     request: Request | None
     run: Callable[[], Coroutine[Any, Any, None]] | None = None  # None: it is done in slices
-    refuse: Callable[[HullcastError], None] | None = None  # answers it instead of running it; None: it never waits
+    refuse: Callable[[HullcastError], None] | None = None  # answers it instead; None: it is never refused
     late: Callable[[], HullcastError] | None = None  # why it is refused when its deadline has passed
     began: float = field(default=0.0, init=False)
     stop: Callable[[], None] = field(init=False, repr=False)  # nobody wants it any more
-    end: Callable[[], object] = field(init=False, repr=False)  # the same for one that runs
+    end: Callable[[], object] | None = field(default=None, init=False, repr=False)  # stops it; None: it does not run
     timer: asyncio.TimerHandle | None = field(default=None, init=False)  # at its deadline, while it waits
 
     def link_gone(self) -> None:
@@ -106,11 +114,11 @@ class Jobs:
 
     def waiting(self, room: Room) -> int:
         """Jobs whose turn has not come."""
-        return len(self._queue(room))
+        return 0 if room.all_begin else len(self._queue(room))
 
     def running(self, room: Room) -> int:
         """Jobs under way."""
-        return self._queue(room).serving
+        return len(self._queue(room)) if room.all_begin else self._queue(room).serving
 
     def _queue(self, room: Room) -> FairQueue[Job]:
         return self._queues.setdefault(room, FairQueue(room.at_once_per_owner))
@@ -124,6 +132,9 @@ class Jobs:
         queue = self._queue(job.room)
         queue.add(job)
         self._note(job)
+        if job.room.all_begin:
+            self._begin(job)
+            return
         if job.deadline is not None:
             loop = asyncio.get_running_loop()
             job.timer = loop.call_at(loop.time() + job.deadline - time.monotonic(), self._miss, job)
@@ -137,10 +148,7 @@ class Jobs:
         except Overloaded:
             work.close()
             raise
-        queue = self._queue(job.room)
-        queue.add(job)
-        queue.begin(job)
-        job.began = time.monotonic()
+        self._queue(job.room).add(job)
         self._note(job)
 
         def ended(result: Any, error: BaseException | None) -> None:
@@ -158,29 +166,26 @@ class Jobs:
     def _admit(self, job: Job) -> None:
         room, queue, owner, size = job.room, self._queue(job.room), job.owner, job.size_bytes
         many, large = f"waiting {room.called}", f"bytes of waiting {room.called}"
-        if self._count(queue.waiting_of(owner), queue.serving_of(owner), room) >= room.waiting_per_owner:
+        if queue.waiting_of(owner) >= room.waiting_per_owner:
             raise Overloaded(f"{many} of one client", room.waiting_per_owner)
         if queue.holds(owner) and queue.held_by(owner) + size > room.held_bytes_per_owner:
             raise Overloaded(f"{large} of one client", room.held_bytes_per_owner)
-        while self._count(len(queue), queue.serving, room) >= room.waiting:
+        while len(queue) >= room.waiting:
             self._make_room(Overloaded(many, room.waiting), job, "items")
         while queue.held_bytes and queue.held_bytes + size > room.held_bytes:
             self._make_room(Overloaded(large, room.held_bytes), job, "bytes")
-
-    def _count(self, waiting: int, running: int, room: Room) -> int:
-        """Where everything runs at once, what runs counts as waiting: for whatever it waits for."""
-        return waiting + running if room.at_once == ANY else waiting
 
     def _make_room(self, refusal: Overloaded, newcomer: Job, measure: Measure) -> None:
         """Refuse the latest job of the owner that has most waiting; raise `refusal` if that is the newcomer's."""
         queue = self._queue(newcomer.room)
         most = queue.most(measure)
         mine = queue.waiting_of(newcomer.owner, measure) + (1 if measure == "items" else newcomer.size_bytes)
-        if most is None or queue.waiting_of(most, measure) <= mine:
+        latest = None if most is None else queue.latest_of(most)
+        if most is None or latest is None or latest.refuse is None or queue.waiting_of(most, measure) <= mine:
             raise refusal
-        latest = queue.latest_of(most)
-        self._forget_waiting(latest)
-        assert latest.refuse is not None, "it waits"
+        self._forget(latest)
+        if latest.end is not None:
+            latest.end()
         latest.refuse(refusal)
 
     def keep(self, request: Request, thing: Stoppable) -> None:
@@ -202,14 +207,16 @@ class Jobs:
         """Begin the job whose turn it is, if there is a place for it."""
         queue = self._queue(room)
         job = queue.next() if queue.serving < room.at_once and not self._stopped else None
-        if job is None:
-            return
-        assert job.run is not None, "it waits"
-        queue.begin(job)
+        if job is not None:
+            queue.begin(job)
+            self._begin(job)
+
+    def _begin(self, job: Job) -> None:
+        assert job.run is not None, "others are done in slices"
         job.began = time.monotonic()
         if job.timer is not None:
             job.timer.cancel()
-        task = asyncio.create_task(job.run(), name=f"server.{room.called}")
+        task = asyncio.create_task(job.run(), name=f"server.{job.room.called}")
         self._tasks.add(task)
         job.end = task.cancel
         task.add_done_callback(partial(self._ended, job))
@@ -221,26 +228,32 @@ class Jobs:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._fail(error)
-        self._begin_next(job.room)
+        if not job.room.all_begin:
+            self._begin_next(job.room)
 
     def _leave(self, job: Job) -> None:
-        now = time.monotonic()
-        self._queue(job.room).end(job, now - job.began, now)
-        self._unnote(job)
+        if job.serving:
+            now = time.monotonic()
+            self._queue(job.room).end(job, now - job.began, now)
+            self._unnote(job)
+        else:
+            self._forget(job)
 
     def _unnote(self, job: Job) -> None:
         if job.request is not None:
             self._open.discard(job.request, job)
 
-    def _forget_waiting(self, job: Job) -> None:
-        self._queue(job.room).remove(job)
+    def _forget(self, job: Job) -> None:
+        """It counts as waiting no more, if it did."""
+        if job in self._queue(job.room):
+            self._queue(job.room).remove(job)
         self._unnote(job)
         if job.timer is not None:
             job.timer.cancel()
 
     def _miss(self, job: Job) -> None:
         """A job's deadline has passed while it waited."""
-        self._forget_waiting(job)
+        self._forget(job)
         assert job.late is not None, "it has a deadline"
         assert job.refuse is not None, "it waits"
         job.refuse(job.late())
@@ -260,11 +273,11 @@ class Jobs:
     def withdraw(self, job: Job) -> None:
         """Nobody needs what a job is for."""
         self.given_up[job.room] += 1
-        if job.serving:
+        if job.end is not None:
             self._unnote(job)  # stopped once: a second cancel would break into what it does to end
             job.end()
         else:
-            self._forget_waiting(job)
+            self._forget(job)
 
     async def stop(self) -> None:
         """Stop everything; nothing begins any more."""
@@ -279,8 +292,8 @@ class Jobs:
             queue.check()
             if len(queue) > room.waiting or queue.serving > room.at_once:
                 raise InvariantBroken(f"J1: {len(queue)} {room.called} wait, {queue.serving} run")
-            if queue.serving < room.at_once and queue.next() is not None:
+            if not room.all_begin and queue.serving < room.at_once and queue.next() is not None:
                 raise InvariantBroken(f"J2: {room.called} wait though there is a place")
             for job in queue:
-                if job.request is not None and job not in self._open.of(job.request):
+                if job.request is not None and job.end is None and job not in self._open.of(job.request):
                     raise InvariantBroken(f"J3: nobody finds {job}")

@@ -43,7 +43,6 @@ class Asked:
             raise
 
     def refuse(self, error: HullcastError) -> None:
-        assert not self.begun
         self.refusal = error
 
 
@@ -158,7 +157,20 @@ async def test_where_all_run_at_once_what_runs_is_bounded() -> None:
             place.ask("a", room=room)
         place.ask("b", room=room)
         with pytest.raises(Overloaded):
-            place.ask("c", room=room)
+            place.ask("b", room=room)  # has as many as anybody
+
+
+async def test_where_all_run_at_once_the_latest_of_who_has_most_is_stopped_for_others() -> None:
+    room = Room("things", waiting=3)
+    async with here() as place:
+        greedy = [place.ask("greedy", room=room) for _ in range(3)]
+        await turns()
+        newcomer = place.ask("modest", room=room)
+        await turns()
+        assert [one.stopped for one in greedy] == [False, False, True]
+        assert isinstance(greedy[2].refusal, Overloaded)
+        assert newcomer.begun
+        assert place.jobs.given_up[room] == 0
 
 
 async def test_a_deadline_that_passes_while_it_waits_refuses_it_and_one_that_runs_goes_on() -> None:
