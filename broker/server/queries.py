@@ -347,6 +347,8 @@ class Queries:
         return Wait(FETCHES, partial(self._fetch, kept, part))
 
     async def _fetch(self, kept: _Kept, part: int) -> Outcome:
+        if kept.ticket not in self._kept:
+            raise AnswerGone(part, "it was given up")
         if kept.fetching is not None:
             raise Overloaded("simultaneous fetches of one answer", 1)
         kept.fetching = asyncio.current_task()
