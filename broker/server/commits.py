@@ -1,4 +1,4 @@
-"""The way out: every outcome goes through `Commits`, waits for the log, and leaves by `Releases`.
+"""The way out: every outcome goes through `Commits`, waits for the log, and leaves by `Releases` (releases.py).
 
 a request is answered   commit(outcome, request, owner) -.
 the server's own change change(make)                    -+-> Pipeline: the log -> Releases: replies, messages,
@@ -8,27 +8,24 @@ the server's own change change(make)                    -+-> Pipeline: the log -
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.pipeline import Step
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Done, Failed
-from hullcast.network.wire.columns import concatenate
-from hullcast.network.wire.errors import ConnectionLost, DiskFull, TooLarge, UsageError, to_wire
+from hullcast.network.wire.errors import DiskFull, TooLarge, UsageError, to_wire
 from hullcast.network.wire.frames import Reply, Request
 from hullcast.network.wire.limits import DEFAULT
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from hullcast.broker.log.space import DiskSpace
     from hullcast.broker.server.leaving import Leaving
     from hullcast.broker.server.pipeline import Pipeline
-    from hullcast.broker.server.receipts import OwedReceipts
     from hullcast.network.node.children import Children
-    from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.errors import Unavailable
 
 log = logger(__name__)
@@ -123,59 +120,6 @@ class Commits:
                 log.error("disk full: publishes refused", extra={"why": str(full)})
             else:
                 log.warning("disk has room again: publishes accepted")
-
-
-class Follower(Protocol):
-    """Who must know when more is on disk."""
-
-    def on_release(self) -> None:
-        """Steps have left, and what they logged can be read."""
-
-
-class Releases:
-    """Sends what steps lead to when the log has them, in order, and tells the followers."""
-
-    def __init__(
-        self, children: Children, leaving: Leaving, receipts: OwedReceipts, followers: Sequence[Follower]
-    ) -> None:
-        self._children, self._leaving, self._receipts, self._followers = children, leaving, receipts, followers
-
-    def release(self, steps: list[Step]) -> None:
-        """Send what a synced group leads to; the messages of consecutive batches go out as one."""
-        gathered: dict[int, list[Columns]] = {}
-        through = 0
-        for request, outcome, reply, rights, owner in steps:
-            if outcome.installs and rights is not self._children.rights:  # what it installs may no longer be allowed
-                again = Failed(*to_wire(ConnectionLost("the allow list was read again")))
-                self._leaving.take_back(request, owner, outcome)
-                outcome, reply = Outcome(again), bodies.encode(again)
-            if outcome.ordered and through:
-                self._deliver(through, gathered)
-                through, gathered = 0, {}
-            if outcome.through:
-                through = outcome.through
-                for channel, columns in outcome.messages.items():
-                    gathered.setdefault(channel, []).append(columns)
-            if outcome.void:
-                self._deliver(through, gathered)
-                through, gathered = 0, {}
-                self._children.void(outcome.void)
-            if request.id and isinstance(outcome.reply, Done) and outcome.reply.deleted is None:
-                self._receipts.owe(request, outcome.reply)
-            elif request.id:
-                self._children.answer(Reply(request.id, request.route, outcome.installs, reply))
-            elif outcome.installs:
-                self._leaving.take_back(request, owner, outcome)
-        if through:
-            self._deliver(through, gathered)
-        self._receipts.settle()
-        self._leaving.forgo_withdrawn()
-        self._children.listener.flush()
-        for follower in self._followers:
-            follower.on_release()
-
-    def _deliver(self, through: int, gathered: dict[int, list[Columns]]) -> None:
-        self._children.deliver(through, {channel: concatenate(batches) for channel, batches in gathered.items()})
 
 
 def _encoded(outcome: Outcome) -> tuple[Outcome, bytes]:

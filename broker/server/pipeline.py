@@ -64,6 +64,7 @@ class Pipeline:
         self._limit_bytes = limit_bytes
         self._gathering: list[Step] = []
         self._syncing: list[Step] = []
+        self.behind: list[Step] = []  # on disk; they wait behind messages that leave in portions
         self._thread: Thread | None = None  # from the first group on
         self._groups_to_sync: SimpleQueue[bool] = SimpleQueue()  # False: no more; at most one waits
         self._busy = False  # the thread has a group
@@ -106,6 +107,7 @@ class Pipeline:
 
     def __iter__(self) -> Iterator[Step]:
         """All steps that have not left yet."""
+        yield from self.behind
         yield from self._syncing
         yield from self._gathering
 
@@ -187,7 +189,7 @@ class Pipeline:
 
     def _pass(self) -> None:
         """Release what need not wait for room on the disk."""
-        passing = [step for step in self if step.outcome.on_disk]
+        passing = [step for step in (*self._syncing, *self._gathering) if step.outcome.on_disk]
         if passing:
             self._syncing = [step for step in self._syncing if not step.outcome.on_disk]
             self._gathering = [step for step in self._gathering if not step.outcome.on_disk]

@@ -30,6 +30,7 @@ from hullcast.broker.server.nodes import Nodes
 from hullcast.broker.server.pipeline import Pipeline
 from hullcast.broker.server.queries import Queries
 from hullcast.broker.server.receipts import OwedReceipts
+from hullcast.broker.server.releases import Releases
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.serving import serve
 from hullcast.broker.server.status import server_status
@@ -115,6 +116,8 @@ class Server:
         self._make_answers(settings)
         self.pauses = Pauses()
         self.nodes = Nodes(self.children, self.epoch, self.id)
+        followers = (self.upkeep, self.warehouse, self.streams)
+        self.releases = Releases(self.children, self.pipeline, self.leaving, self.receipts, followers)
         self.hall = Hall(self)
 
     def _make_ways_out(self, settings: ServerSettings) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from hullcast.broker.server.commits import Releases
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
@@ -20,8 +19,7 @@ ROUND_S = 0.1
 
 async def serve(server: Server, started: asyncio.Event | None) -> None:
     """Serve until cancelled. When it returns or raises, no task, socket, thread or file is left."""
-    followers = (server.upkeep, server.warehouse, server.streams)
-    server.pipeline.begin(Releases(server.children, server.leaving, server.receipts, followers).release)
+    server.pipeline.begin(server.releases.release)
     tasks: list[asyncio.Task[None]] = []
     sound = False
     try:
@@ -43,20 +41,19 @@ async def serve(server: Server, started: asyncio.Event | None) -> None:
         raise
     finally:
         server.hall.stopping = True
+        await asyncio.gather(server.history.stop(), server.jobs.stop())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(server.history.stop(), server.jobs.stop())
         server.queries.close()
-        await server.warehouse.stop()
-        await server.streams.stop()
-        await server.storage.stop()
+        await asyncio.gather(server.warehouse.stop(), server.streams.stop(), server.storage.stop())
         server.hall.apply_arrived()
         await server.pipeline.stop()
+        server.releases.finish()
         server.receipts.close()
         await server.listener.stop()
         try:
-            if sound and server.pipeline.sound:
+            if sound and server.pipeline.sound and not server.engine.broken:  # a large batch may be half-way
                 await server.storage.leave_checkpoint()
         finally:
             server.storage.close()
@@ -66,7 +63,7 @@ async def _rounds(server: Server) -> None:
     while True:
         await asyncio.sleep(ROUND_S)
         now = time.monotonic()
-        if next(iter(server.pipeline), None) is None:  # nothing waits for the disk
+        if next(iter(server.pipeline), None) is None and not server.releases.sending:
             server.children.through = server.engine.seq
         server.children.tell_progress()
         server.retention.expire(now - server.settings.retention_s)

@@ -23,7 +23,7 @@ from hullcast.network.wire.arrays import Booleans, Floats, Ints, Narrow
 from hullcast.network.wire.errors import BadFrame
 from hullcast.network.wire.limits import DEFAULT, WireLimits
 
-Which: TypeAlias = Ints | Booleans  # which rows: their numbers, or a mask
+Which: TypeAlias = "Ints | Booleans | slice"  # which rows: their numbers, a mask, or a stretch
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,183 @@
+"""What leaves the server when the log has it: replies, messages in their order, and word to those who follow the log.
+
+The messages of a large batch leave in portions, cut between updates, one a turn of the event loop: to find out who gets
+what takes milliseconds a megabyte. Whatever must not overtake them waits behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from hullcast.broker.server.outcome import Outcome
+from hullcast.network.wire import bodies
+from hullcast.network.wire.bodies import Done, Failed
+from hullcast.network.wire.columns import concatenate, size_bytes, take
+from hullcast.network.wire.errors import ConnectionLost, to_wire
+from hullcast.network.wire.frames import Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hullcast.broker.server.leaving import Leaving
+    from hullcast.broker.server.pipeline import Pipeline, Step
+    from hullcast.broker.server.receipts import OwedReceipts
+    from hullcast.network.node.children import Children
+    from hullcast.network.wire.columns import Columns
+
+    Portion = tuple[int, dict[int, Columns]]  # messages by channel, and up to which update they are complete
+
+#: Bytes of messages that leave in one turn, about.
+PORTION_BYTES = 1 << 20
+#: Steps that may wait behind portions; beyond, all portions leave in one turn.
+MOST_BEHIND = 10_000
+
+
+class Follower(Protocol):
+    """Who must know when more is on disk."""
+
+    def on_release(self) -> None:
+        """Steps have left, and what they logged can be read."""
+
+
+class Releases:
+    """Sends what steps lead to, in order, and tells the followers."""
+
+    def __init__(
+        self,
+        children: Children,
+        pipeline: Pipeline,
+        leaving: Leaving,
+        receipts: OwedReceipts,
+        followers: Sequence[Follower],
+    ) -> None:
+        self._children, self._pipeline, self._leaving = children, pipeline, leaving
+        self._receipts, self._followers = receipts, followers
+        self._portions: Iterator[Portion] | None = None  # of a large batch
+
+    @property
+    def sending(self) -> bool:
+        """Whether messages are leaving in portions."""
+        return self._portions is not None
+
+    def release(self, steps: list[Step]) -> None:
+        """Send what a synced group leads to."""
+        self._send(steps)
+        self._receipts.settle()
+        self._leaving.forgo_withdrawn()
+        self._children.listener.flush()
+        for follower in self._followers:
+            follower.on_release()
+
+    def _send(self, steps: list[Step]) -> None:
+        """The messages of consecutive batches go out as one."""
+        if self._portions is not None:
+            self._pipeline.behind += [step for step in steps if _comes_behind(step.outcome)]
+            steps = [step for step in steps if not _comes_behind(step.outcome)]
+        gathered: dict[int, list[Columns]] = {}
+        through = 0
+        for at, step in enumerate(steps):
+            outcome = step.outcome
+            if outcome.ordered and through:
+                if not self._deliver(through, gathered):
+                    self._send(steps[at:])
+                    return
+                through, gathered = 0, {}
+            if outcome.through:
+                through = outcome.through
+                for channel, columns in outcome.messages.items():
+                    gathered.setdefault(channel, []).append(columns)
+            if outcome.void:
+                if not self._deliver(through, gathered):
+                    told = step._replace(outcome=replace(outcome, through=0, messages={}))
+                    self._send([told, *steps[at + 1 :]])
+                    return
+                through, gathered = 0, {}
+                self._children.void(outcome.void)
+            self._answer(step)
+        if through:
+            self._deliver(through, gathered)
+        if len(self._pipeline.behind) > MOST_BEHIND:
+            self.finish()
+
+    def _answer(self, step: Step) -> None:
+        request, outcome, reply, rights, owner = step
+        if outcome.installs and rights is not self._children.rights:  # what it installs may no longer be allowed
+            again = Failed(*to_wire(ConnectionLost("the allow list was read again")))
+            self._leaving.take_back(request, owner, outcome)
+            outcome, reply = Outcome(again), bodies.encode(again)
+        if request.id and isinstance(outcome.reply, Done) and outcome.reply.deleted is None:
+            self._receipts.owe(request, outcome.reply)
+        elif request.id:
+            self._children.answer(Reply(request.id, request.route, outcome.installs, reply))
+        elif outcome.installs:
+            self._leaving.take_back(request, owner, outcome)
+
+    # --- messages --------------------------------------------------------------------------------------------
+
+    def _deliver(self, through: int, gathered: dict[int, list[Columns]]) -> bool:
+        """Send messages; False if they are many, and leave in portions from now on."""
+        channels = {channel: concatenate(batches) for channel, batches in gathered.items()}
+        if sum(map(size_bytes, channels.values())) <= PORTION_BYTES:
+            self._children.deliver(through, channels)
+            return True
+        self._portions = portions(through, channels)
+        self._send_portion()
+        return self._portions is None
+
+    def _send_portion(self) -> None:
+        if self._portions is None:  # `finish` was called
+            return
+        portion = next(self._portions, None)
+        if portion is not None:
+            self._children.deliver(*portion)
+            self._children.listener.flush()
+            asyncio.get_running_loop().call_soon(self._try_portion)
+            return
+        self._portions = None
+        behind, self._pipeline.behind = self._pipeline.behind, []
+        if behind:
+            self._send(behind)
+            self._receipts.settle()
+            self._children.listener.flush()
+
+    def _try_portion(self) -> None:
+        try:
+            self._send_portion()
+        except Exception as error:  # noqa: BLE001  (`Server.run` raises it)
+            self._pipeline.fail(error)
+
+    def finish(self) -> None:
+        """Send all that is left, now."""
+        while self._portions is not None:
+            for portion in self._portions:
+                self._children.deliver(*portion)
+            self._send_portion()
+
+
+def _comes_behind(outcome: Outcome) -> bool:
+    """Whether an outcome must not overtake earlier messages."""
+    return bool(outcome.ordered or outcome.through or outcome.void or outcome.installs)
+
+
+def portions(through: int, channels: dict[int, Columns]) -> Iterator[Portion]:
+    """Messages cut between updates, so that no subscriber sees half of one, in parts of about PORTION_BYTES."""
+    numbers = {channel: np.asarray(columns["seq"]) for channel, columns in channels.items()}
+    in_order = {channel: bool((seqs[1:] >= seqs[:-1]).all()) for channel, seqs in numbers.items()}
+    first = min(int(seqs.min()) for seqs in numbers.values())
+    size = sum(map(size_bytes, channels.values()))
+    step = max(1, (through - first + 1) * PORTION_BYTES // size)
+    for start in range(first, through + 1, step):
+        until = min(through, start + step - 1)
+        found = {}
+        for channel, seqs in numbers.items():
+            if in_order[channel]:
+                low, high = np.searchsorted(seqs, (start, until + 1))
+                if low < high:
+                    found[channel] = take(channels[channel], slice(low, high))
+            elif (wanted := (start <= seqs) & (seqs <= until)).any():
+                found[channel] = take(channels[channel], wanted)
+        yield until, found
