@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hullcast.broker.reformulate.result import Result
 from hullcast.broker.server.conditionals import KEPT_S
-from hullcast.broker.server.jobs import ANY, Job, Room, Wait
+from hullcast.broker.server.jobs import ANY, Awaited, Room, ServerJob
 from hullcast.broker.server.subscribing import refuse_views
 from hullcast.broker.sql.text import check_text, shorten
 from hullcast.network.answers.result import encode_result
@@ -92,13 +92,13 @@ class Evaluating:
 
     # --- requests ------------------------------------------------------------------------------------------
 
-    def wait(self, asked: Asked[Subscribe]) -> Wait | None:
+    def wait(self, asked: Asked[Subscribe]) -> Awaited | None:
         """Make the conditionals that a request subscribes to, each with a first result; None if it needs none. What is
         being made for a client that has gone is made: it may return."""
         body = asked.body
         if body.ticket is not None or all(group.trigger is None for group in body.groups):
             return None
-        return Wait(REQUESTS, partial(self._prepare, body, asked.access))
+        return Awaited(REQUESTS, partial(self._prepare, body, asked.access))
 
     async def _prepare(self, body: Subscribe, access: Access) -> Prepared:
         groups = [group for group in body.groups if group.trigger is not None]
@@ -215,7 +215,7 @@ class Evaluating:
                 due_at = self.conditionals.tick(time.time())
                 for one in self.conditionals.take_due(time.monotonic()):
                     run = partial(self._take_turn, one)
-                    self._jobs.put(Job(one.owner, time.monotonic(), 0, None, RUNS, None, run, lambda _: None))
+                    self._jobs.put(ServerJob(one.owner, time.monotonic(), 0, None, RUNS, None, run, lambda _: None))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._pause_s(due_at)):
                         await self._due.wait()

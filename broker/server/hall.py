@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hullcast.broker.queries.derived import is_hidden
 from hullcast.broker.server.access import Access, Asked
 from hullcast.broker.server.changing import TOGETHER_ROWS
-from hullcast.broker.server.jobs import Job, Room
+from hullcast.broker.server.jobs import Room, ServerJob
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.requests import HANDLERS, Lane, check_complete, publish_alone
 from hullcast.network.wire import bodies
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hullcast.broker.scheduling.driver import Work
-    from hullcast.broker.server.jobs import Wait
+    from hullcast.broker.server.jobs import Awaited
     from hullcast.broker.server.requests import Handler
     from hullcast.broker.server.service import Server
     from hullcast.network.wire.bodies import Publish
@@ -158,7 +158,7 @@ class Hall:
 
     # --- one request -------------------------------------------------------------------------------------------
 
-    def _wait(self, handler: Handler, asked: Asked[Any], wait: Wait) -> None:
+    def _wait(self, handler: Handler, asked: Asked[Any], wait: Awaited) -> None:
         """Do a request when what it waits for has come; or answer with what has come."""
         _, request, access = asked
 
@@ -179,7 +179,9 @@ class Hall:
             self._answer(request, access, self.refusal(error, access))
 
         now, size = time.monotonic(), len(request.body)
-        self._server.jobs.put(Job(access.owner, now, size, wait.deadline, wait.room, request, run, refuse, wait.late))
+        self._server.jobs.put(
+            ServerJob(access.owner, now, size, wait.deadline, wait.room, request, run, refuse, wait.late)
+        )
 
     def _do(self, handler: Handler, asked: Asked[Any], prepared: object = None) -> None:
         """Do a request, now if it is done in a slice; otherwise others have their turns in between."""
@@ -201,7 +203,7 @@ class Hall:
                 self._answer(request, access, self.failure(bug, "reply"))
 
         stoppable = None if handler.lane is Lane.TOGETHER else request
-        job = Job(access.owner, time.monotonic(), len(request.body), None, WORK, stoppable)
+        job = ServerJob(access.owner, time.monotonic(), len(request.body), None, WORK, stoppable)
         self._server.jobs.work(job, work, done, yielded)
 
     def decide(self, handler: Handler, asked: Asked[Any], prepared: object = None) -> Work:

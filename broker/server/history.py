@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hullcast.broker.log.history import Life, gone
 from hullcast.broker.log.history_process import HistoryRequest
 from hullcast.broker.processes.child import ChildKind, ChildProcess
-from hullcast.broker.server.jobs import Room, Wait
+from hullcast.broker.server.jobs import Awaited, Room
 from hullcast.broker.server.outcome import Outcome
 from hullcast.network.wire.bodies import AskHistory, HistorySpan, ReadChanges, ReadTable
 from hullcast.network.wire.errors import BadSetting, ConnectionLost, NoHistory
@@ -65,10 +65,10 @@ class HistoryReads:
         life, kept_from = self._life(asked.body.table, asked.access)
         return Outcome(HistorySpan(max(life.created, kept_from) + 1, self._log.synced_seq, life.created))
 
-    def wait(self, asked: Asked[ReadChanges] | Asked[ReadTable]) -> Wait:
+    def wait(self, asked: Asked[ReadChanges] | Asked[ReadTable]) -> Awaited:
         """Read a portion when its turn comes; what cannot be answered is refused now."""
         self._reading(asked)
-        return Wait(HISTORY, partial(self._read, asked))
+        return Awaited(HISTORY, partial(self._read, asked))
 
     def watch(self, now: float) -> None:
         """Called now and then: kill a process that hangs, or that nobody has needed for long. Whoever waits for it then

@@ -56,7 +56,7 @@ class Room:
         return self.at_once == ANY
 
 
-class Wait(NamedTuple):
+class Awaited(NamedTuple):
     """What a request must wait for: in which room, what is done there, and by when it must have begun."""
 
     room: Room
@@ -76,7 +76,7 @@ class Stoppable(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class Job(Queued):
+class ServerJob(Queued):
     """Work for a request, or of the server itself (`request` is None then)."""
 
     room: Room
@@ -106,7 +106,7 @@ class Jobs:
     def __init__(self, working: Working, fail: Callable[[BaseException], None]) -> None:
         """`fail` is told what a job raised that it should have answered: the server stops."""
         self._working, self._fail = working, fail
-        self._queues: dict[Room, FairQueue[Job]] = {}
+        self._queues: dict[Room, FairQueue[ServerJob]] = {}
         self._open: ByRoute[Stoppable] = ByRoute()
         self._tasks: set[asyncio.Task[None]] = set()
         self.given_up: Counter[Room] = Counter()
@@ -120,12 +120,12 @@ class Jobs:
         """Jobs under way."""
         return len(self._queue(room)) if room.all_begin else self._queue(room).serving
 
-    def _queue(self, room: Room) -> FairQueue[Job]:
+    def _queue(self, room: Room) -> FairQueue[ServerJob]:
         return self._queues.setdefault(room, FairQueue(room.at_once_per_owner))
 
     # --- coming ----------------------------------------------------------------------------------------------
 
-    def put(self, job: Job) -> None:
+    def put(self, job: ServerJob) -> None:
         """Run a job when its turn comes: now, if there is a place. If too many wait, it is Overloaded, or else the
         latest of an owner that has more waiting."""
         self._admit(job)
@@ -140,7 +140,7 @@ class Jobs:
             job.timer = loop.call_at(loop.time() + job.deadline - time.monotonic(), self._miss, job)
         self._begin_next(job.room)
 
-    def work(self, job: Job, work: Work, done: WhenDone, yielded: Yielded | None) -> None:
+    def work(self, job: ServerJob, work: Work, done: WhenDone, yielded: Yielded | None) -> None:
         """Do work in slices on the event loop, from its second on: `yielded` is what the first gave. Overloaded, and
         the work is closed, if too much is being done."""
         try:
@@ -163,7 +163,7 @@ class Jobs:
 
         job.end = withdrawn
 
-    def _admit(self, job: Job) -> None:
+    def _admit(self, job: ServerJob) -> None:
         room, queue, owner, size = job.room, self._queue(job.room), job.owner, job.size_bytes
         many, large = f"waiting {room.called}", f"bytes of waiting {room.called}"
         if queue.waiting_of(owner) >= room.waiting_per_owner:
@@ -175,7 +175,7 @@ class Jobs:
         while queue.held_bytes and queue.held_bytes + size > room.held_bytes:
             self._make_room(Overloaded(large, room.held_bytes), job, "bytes")
 
-    def _make_room(self, refusal: Overloaded, newcomer: Job, measure: Measure) -> None:
+    def _make_room(self, refusal: Overloaded, newcomer: ServerJob, measure: Measure) -> None:
         """Refuse the latest job of the owner that has most waiting; raise `refusal` if that is the newcomer's."""
         queue = self._queue(newcomer.room)
         most = queue.most(measure)
@@ -196,7 +196,7 @@ class Jobs:
         """It is not there any more."""
         self._open.discard(request, thing)
 
-    def _note(self, job: Job) -> None:
+    def _note(self, job: ServerJob) -> None:
         job.stop = partial(self.withdraw, job)
         if job.request is not None:
             self._open.add(job.request, job)
@@ -211,7 +211,7 @@ class Jobs:
             queue.begin(job)
             self._begin(job)
 
-    def _begin(self, job: Job) -> None:
+    def _begin(self, job: ServerJob) -> None:
         assert job.run is not None, "others are done in slices"
         job.began = time.monotonic()
         if job.timer is not None:
@@ -221,7 +221,7 @@ class Jobs:
         job.end = task.cancel
         task.add_done_callback(partial(self._ended, job))
 
-    def _ended(self, job: Job, task: asyncio.Task[None]) -> None:
+    def _ended(self, job: ServerJob, task: asyncio.Task[None]) -> None:
         """A job is done, or was stopped: its owner had the time in both cases."""
         self._tasks.discard(task)
         self._leave(job)
@@ -231,7 +231,7 @@ class Jobs:
         if not job.room.all_begin:
             self._begin_next(job.room)
 
-    def _leave(self, job: Job) -> None:
+    def _leave(self, job: ServerJob) -> None:
         if job.serving:
             now = time.monotonic()
             self._queue(job.room).end(job, now - job.began, now)
@@ -239,11 +239,11 @@ class Jobs:
         else:
             self._forget(job)
 
-    def _unnote(self, job: Job) -> None:
+    def _unnote(self, job: ServerJob) -> None:
         if job.request is not None:
             self._open.discard(job.request, job)
 
-    def _forget(self, job: Job) -> None:
+    def _forget(self, job: ServerJob) -> None:
         """It counts as waiting no more, if it did."""
         if job in self._queue(job.room):
             self._queue(job.room).remove(job)
@@ -251,7 +251,7 @@ class Jobs:
         if job.timer is not None:
             job.timer.cancel()
 
-    def _miss(self, job: Job) -> None:
+    def _miss(self, job: ServerJob) -> None:
         """A job's deadline has passed while it waited."""
         self._forget(job)
         assert job.late is not None, "it has a deadline"
@@ -270,7 +270,7 @@ class Jobs:
         for thing in self._open.below(links, route):
             thing.link_gone()
 
-    def withdraw(self, job: Job) -> None:
+    def withdraw(self, job: ServerJob) -> None:
         """Nobody needs what a job is for."""
         self.given_up[job.room] += 1
         if job.end is not None:

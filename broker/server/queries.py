@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hullcast.broker.server.jobs import ANY, Room, Wait
+from hullcast.broker.server.jobs import ANY, Awaited, Room
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.sql.text import check_text
 from hullcast.broker.tables.schema import fold
@@ -146,14 +146,14 @@ class Queries:
             "kept_bytes": self.kept_bytes,
         }
 
-    def wait(self, asked: Asked[Query]) -> Wait:
+    def wait(self, asked: Asked[Query]) -> Awaited:
         """Ask the warehouse when its turn comes."""
         check_text(asked.body.sql)
         asked.access.check("query")
         arrived, within_s = time.monotonic(), asked.body.deadline_s
         run = partial(self._serve, asked, arrived, self._engine.seq)
         deadline = None if within_s is None else arrived + within_s
-        return Wait(QUERIES, run, deadline, partial(self._missed, within_s or 0.0, arrived))
+        return Awaited(QUERIES, run, deadline, partial(self._missed, within_s or 0.0, arrived))
 
     def _missed(self, within_s: float, arrived: float) -> DeadlineMissed:
         """It was not even asked in time."""
@@ -335,7 +335,7 @@ class Queries:
         if kept is not None and kept.owner == asked.access.owner:
             self._give_up(kept)
 
-    def fetch(self, asked: Asked[FetchRows]) -> Wait:
+    def fetch(self, asked: Asked[FetchRows]) -> Awaited:
         """Answer with a portion as soon as it is there."""
         part, kept = asked.body.part, self._kept.get(asked.body.ticket)
         if kept is None or kept.owner != asked.access.owner:
@@ -344,7 +344,7 @@ class Queries:
         asked.access.check("query", self._engine.catalogue.spelt(kept.tables))
         if part not in (kept.fetched, kept.fetched + 1) or part < 1:
             raise AnswerGone(part, "portions are fetched in their order")
-        return Wait(FETCHES, partial(self._fetch, kept, part))
+        return Awaited(FETCHES, partial(self._fetch, kept, part))
 
     async def _fetch(self, kept: _Kept, part: int) -> Outcome:
         if kept.ticket not in self._kept:

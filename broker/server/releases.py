@@ -36,7 +36,7 @@ PORTION_BYTES = 1 << 20
 MOST_BEHIND = 10_000
 
 
-class Follower(Protocol):
+class ReleaseObserver(Protocol):
     """Who must know when more is on disk."""
 
     def on_release(self) -> None:
@@ -52,7 +52,7 @@ class Releases:
         pipeline: Pipeline,
         leaving: Leaving,
         receipts: OwedReceipts,
-        followers: Sequence[Follower],
+        followers: Sequence[ReleaseObserver],
     ) -> None:
         self._children, self._pipeline, self._leaving = children, pipeline, leaving
         self._receipts, self._followers = receipts, followers

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hullcast.broker.scheduling.driver import Until
-from hullcast.broker.server.jobs import Room, Wait
+from hullcast.broker.server.jobs import Awaited, Room
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.sql.create import AdvanceStream, CreateDerived, parse_statement
 from hullcast.broker.sql.view import CreateView
@@ -82,7 +82,7 @@ class Handler:
     tables: Callable[[Any], Iterable[str]] | None
     lane: Lane
     do: Callable[..., Any]
-    first: Callable[[Server, Asked[Any]], Wait | None] | None = None  # what it waits for; `do` is given its result
+    first: Callable[[Server, Asked[Any]], Awaited | None] | None = None  # what it waits for; `do` is given its result
     on_disk: bool = False  # it changes rows, or shows changes: refused while those applied wait for room on the disk
     ends: bool = False  # it only says that nobody waits any more: taken in any case, and never answered
     of_nodes: bool = False  # only nodes send it, and get no answer
@@ -135,7 +135,7 @@ def _freed(s: Server, tables: tuple[str, ...] | None) -> Work:
         yield Until(lambda: not s.engine.held(tables))
 
 
-def execute_first(s: Server, asked: Asked[Execute]) -> Wait | None:
+def execute_first(s: Server, asked: Asked[Execute]) -> Awaited | None:
     """A view is made before there is such a view; a derived stream needs files that the streams process can read."""
     try:
         statement = parse_statement(asked.body.sql)
@@ -148,7 +148,7 @@ def execute_first(s: Server, asked: Asked[Execute]) -> Wait | None:
     except HullcastError:
         return None  # whoever executes it says what is wrong
     if isinstance(statement, CreateDerived) and not s.storage.has_files:
-        return _or_refused(s, asked, Wait(FILES, s.storage.for_queries))
+        return _or_refused(s, asked, Awaited(FILES, s.storage.for_queries))
     return None
 
 
@@ -160,7 +160,7 @@ def _is_admin(access: Access) -> bool:
     return True
 
 
-def _or_refused(s: Server, asked: Asked[Execute], wait: Wait) -> Wait:
+def _or_refused(s: Server, asked: Asked[Execute], wait: Awaited) -> Awaited:
     """What a change waits for; if that fails, later changes of its publisher may pass."""
 
     async def run() -> Any:
@@ -188,7 +188,7 @@ def execute(s: Server, asked: Asked[Execute], made: object = None) -> Work:
             s.views.executed(statement, made)
 
 
-def subscribe_first(s: Server, asked: Asked[Subscribe]) -> Wait | None:
+def subscribe_first(s: Server, asked: Asked[Subscribe]) -> Awaited | None:
     """Conditionals are made before, and files where a join over streams needs them: what comes behind the request must
     be in them. Only a server without a data directory has none."""
     s.subscribing.check_size(asked.body)
@@ -200,7 +200,7 @@ def subscribe_first(s: Server, asked: Asked[Subscribe]) -> Wait | None:
         joins = len(texts) > READ_AT_ONCE or any(s.engine.catalogue.join_to_make(sql) is not None for sql in texts)
     except HullcastError:
         return None  # whoever subscribes says what is wrong
-    return Wait(FILES, partial(_files, s)) if joins else None
+    return Awaited(FILES, partial(_files, s)) if joins else None
 
 
 async def _files(s: Server) -> None:

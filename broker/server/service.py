@@ -24,6 +24,7 @@ from hullcast.broker.server.describing import Describing
 from hullcast.broker.server.evaluating import Evaluating
 from hullcast.broker.server.hall import Hall
 from hullcast.broker.server.history import HistoryReads
+from hullcast.broker.server.housekeeping import Housekeeping
 from hullcast.broker.server.jobs import Jobs
 from hullcast.broker.server.leaving import Leaving
 from hullcast.broker.server.nodes import Nodes
@@ -37,7 +38,6 @@ from hullcast.broker.server.status import server_status
 from hullcast.broker.server.storage import Storage
 from hullcast.broker.server.streams import StreamsProcess
 from hullcast.broker.server.subscribing import Limits, Subscribing
-from hullcast.broker.server.upkeep import Upkeep
 from hullcast.broker.server.views import ViewMaking
 from hullcast.broker.server.warehouse import Warehouse
 from hullcast.broker.server.windows import WindowLimits
@@ -116,7 +116,7 @@ class Server:
         self._make_answers(settings)
         self.pauses = Pauses()
         self.nodes = Nodes(self.children, self.epoch, self.id)
-        followers = (self.upkeep, self.warehouse, self.streams)
+        followers = (self.housekeeping, self.warehouse, self.streams)
         self.releases = Releases(self.children, self.pipeline, self.leaving, self.receipts, followers)
         self.hall = Hall(self)
 
@@ -155,7 +155,7 @@ class Server:
         )
         known = (self.attendance, self.retention, self.conditionals, self.leaving.wanted)
         self.changing = Changing(engine, storage.publishers, *known, settings.batch_rows, self.streams, self.commits)
-        self.upkeep = Upkeep(self.changing, self.commits, self.pipeline, self.working)
+        self.housekeeping = Housekeeping(self.changing, self.commits, self.pipeline, self.working)
         self.hidden = HiddenStreams(engine, self.attendance, settings.channel_linger_s, self.changing, self.streams)
         self.windows = WindowLimits(engine, settings.stream_window_bytes)
 

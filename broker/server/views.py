@@ -12,7 +12,7 @@ from functools import partial
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING
 
-from hullcast.broker.server.jobs import Room, Wait
+from hullcast.broker.server.jobs import Awaited, Room
 from hullcast.broker.server.warehouse import life_of
 from hullcast.broker.tables.schema import fold
 from hullcast.network.wire.errors import HullcastError, Overloaded, PromiseTooShort, SqlError
@@ -35,9 +35,9 @@ class ViewMaking:
         self._engine, self._warehouse = engine, warehouse
         self._making: set[str] = set()  # folded names
 
-    def wait(self, statement: CreateView, owner: str) -> Wait:
+    def wait(self, statement: CreateView, owner: str) -> Awaited:
         """What a statement that creates a view waits for."""
-        return Wait(VIEWS, partial(self._make, statement, owner))
+        return Awaited(VIEWS, partial(self._make, statement, owner))
 
     async def _make(self, statement: CreateView, owner: str) -> int | None:
         name, others = fold(statement.name), len(self._engine.catalogue.views) + len(self._making)

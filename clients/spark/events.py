@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from hullcast.clients.sdk.client import Client
     from hullcast.clients.sdk.subscription import Subscription
-    from hullcast.clients.spark.options import Access
+    from hullcast.clients.spark.options import ServerAccess
 
 EVENT_COLUMN = "_event"
 #: Events of one micro-batch; they pass through the driver.
@@ -90,7 +90,7 @@ def answer_fields(query: ParsedQuery) -> list[StructField]:
 class EventsWanted:
     """A subscription, and what its events look like."""
 
-    access: Access
+    access: ServerAccess
     sql: str
     parameters: tuple[Any, ...]
     fail_on_data_loss: bool

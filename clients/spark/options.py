@@ -34,7 +34,7 @@ EARLIEST, LATEST = "earliest", "latest"
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ServerAccess:
     """How to reach the server, as the driver knows it: workers are sent this, and look at no variable of their own."""
 
     url: str
@@ -79,13 +79,13 @@ class Options:
                 )
             self._values[names[_bare(name)]] = value
 
-    def access(self) -> Access:
+    def access(self) -> ServerAccess:
         """How to reach the server; what is not given comes from the driver's HULLCAST_ variables."""
 
         def found(name: str) -> str | None:
             return self.text(name) or os.environ.get(f"HULLCAST_{name.upper()}")
 
-        access = Access(
+        access = ServerAccess(
             found("url") or DEFAULT_URL,
             found("name"),
             seconds(found("timeout")),

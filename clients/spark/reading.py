@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from hullcast.clients.sdk.history import ChangePart, History, TablePart
-    from hullcast.clients.spark.options import Access
+    from hullcast.clients.spark.options import ServerAccess
 
 log = logger(__name__)
 
@@ -55,7 +55,7 @@ class TableReader(DataSourceReader):
 
     def __init__(
         self,
-        access: Access,
+        access: ServerAccess,
         table: str,
         schema: StructType,
         seq: int | None,
@@ -89,7 +89,7 @@ class ChangesReader(DataSourceReader):
 
     def __init__(
         self,
-        access: Access,
+        access: ServerAccess,
         table: str,
         schema: StructType,
         span: tuple[int | None, int | None],
@@ -125,7 +125,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(
         self,
-        access: Access,
+        access: ServerAccess,
         table: str,
         schema: StructType,
         starting: int | str,
@@ -248,7 +248,9 @@ def check_kept(table: str, after: int, span: History) -> None:
         raise HistoryGone(table, after + 1, span.first, why)
 
 
-def read_range(access: Access, table: str, schema: StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def read_range(
+    access: ServerAccess, table: str, schema: StructType, partition: InputPartition
+) -> Iterator[pa.RecordBatch]:
     """The changes of one range."""
     if not isinstance(partition, ChangeRange):  # Spark's own, where there was nothing to read
         return

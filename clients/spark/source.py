@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hullcast.clients.sdk.history import History
     from hullcast.clients.spark.events import EventsWanted
-    from hullcast.clients.spark.options import Access
+    from hullcast.clients.spark.options import ServerAccess
     from hullcast.network.wire.containers import Nan
 
 
@@ -139,12 +139,12 @@ class HullcastSource(DataSource):
         return options, options.needed("table", "STOCK"), options.text("deleted"), cast("Nan", nan)
 
 
-async def _described(access: Access, table: str) -> TableColumns:
+async def _described(access: ServerAccess, table: str) -> TableColumns:
     async with access.client() as client:
         return await columns_of(client, table)
 
 
-async def _history(access: Access, table: str) -> tuple[TableColumns, History]:
+async def _history(access: ServerAccess, table: str) -> tuple[TableColumns, History]:
     async with access.client() as client:
         columns = await columns_of(client, table)
         return columns, await client.history(columns.name)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from hullcast.clients.sdk.client import Client, Receipt
-    from hullcast.clients.spark.options import Access
+    from hullcast.clients.spark.options import ServerAccess
     from hullcast.network.wire.containers import Nan
 
 #: Rows, and about the bytes, of one change.
@@ -63,7 +63,7 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 class Target:
     """Where rows go, and what their columns mean."""
 
-    access: Access
+    access: ServerAccess
     table: TableColumns
     deleted: str | None  # the column that says which rows to delete
     nan: Nan
@@ -126,7 +126,7 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """`df.writeStream`: the same for each micro-batch; the query's id is in its checkpoint, so it outlives restarts."""
 
-    def __init__(self, access: Access, table: str, schema: StructType, deleted: str | None, nan: Nan) -> None:
+    def __init__(self, access: ServerAccess, table: str, schema: StructType, deleted: str | None, nan: Nan) -> None:
         self._access, self._table, self._schema = access, table, schema
         self._deleted, self._nan = deleted, nan
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from hullcast.broker.scheduling.driver import Work
-from hullcast.broker.server.jobs import ANY, Job, Jobs, Room
+from hullcast.broker.server.jobs import ANY, Jobs, Room, ServerJob
 from hullcast.broker.server.working import Working
 from hullcast.network.wire.errors import DeadlineMissed, HullcastError, Overloaded
 from hullcast.network.wire.frames import Origin, Request
@@ -28,7 +28,7 @@ class Asked:
 
     owner: str
     request: Request
-    job: Job | None = None
+    job: ServerJob | None = None
     begun: bool = False
     stopped: bool = False
     refusal: HullcastError | None = None
@@ -71,7 +71,7 @@ class Here:
         def late() -> HullcastError:
             return DeadlineMissed(within_s or 0.0, time.monotonic() - now, 0.0)
 
-        one.job = Job(owner, now, size, deadline, room, one.request, one.run, one.refuse, late)
+        one.job = ServerJob(owner, now, size, deadline, room, one.request, one.run, one.refuse, late)
         self.jobs.put(one.job)
         return one
 
@@ -223,7 +223,7 @@ async def test_work_in_slices_is_given_up_between_two_slices() -> None:
 
     async with here() as place:
         request = Request(1, (1,), Origin(None, ""), b"")
-        job = Job("a", 0.0, 0, None, Room("requests"), request)
+        job = ServerJob("a", 0.0, 0, None, Room("requests"), request)
         place.jobs.work(job, endless(), lambda result, error: closed.append(False), None)
         await turns()
         assert place.jobs.running(job.room) == 1
@@ -232,7 +232,7 @@ async def test_work_in_slices_is_given_up_between_two_slices() -> None:
         assert place.jobs.running(job.room) == 0
         full = Room("requests", waiting=0)
         with pytest.raises(Overloaded):
-            place.jobs.work(Job("a", 0.0, 0, None, full, request), endless(), lambda result, error: None, None)
+            place.jobs.work(ServerJob("a", 0.0, 0, None, full, request), endless(), lambda result, error: None, None)
         assert closed == [True], "it had not begun"
 
 
@@ -242,7 +242,7 @@ async def test_a_job_that_raises_stops_the_server() -> None:
         async def fails() -> None:
             raise ZeroDivisionError
 
-        place.jobs.put(Job("a", 0.0, 0, None, ROOM, None, fails, lambda error: None))
+        place.jobs.put(ServerJob("a", 0.0, 0, None, ROOM, None, fails, lambda error: None))
         await turns(5)
         assert [type(error) for error in place.failed] == [ZeroDivisionError]
         place.failed.clear()
@@ -300,7 +300,7 @@ async def test_a_job_that_is_given_up_and_then_loses_its_link_is_stopped_once_an
                 ended.append("in peace")
 
         request = Request(1, (1,), Origin(None, ""), b"")
-        place.jobs.put(Job("one", time.monotonic(), 1, None, alone, request, read, lambda _: None))
+        place.jobs.put(ServerJob("one", time.monotonic(), 1, None, alone, request, read, lambda _: None))
         following = place.ask("other", room=alone, route=(2,))
         await turns()
         place.jobs.give_up(request)

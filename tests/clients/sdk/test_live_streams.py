@@ -15,10 +15,10 @@ import pytest
 import hullcast
 from hullcast import BadSetting, Change, Client, Resync, SqlError, StreamTuple, TooLarge, UsageError
 from hullcast.broker.server import changing as changing_module
-from hullcast.broker.server import upkeep as upkeep_module
+from hullcast.broker.server import housekeeping as housekeeping_module
+from hullcast.broker.server.housekeeping import Housekeeping
 from hullcast.broker.server.service import Server
 from hullcast.broker.server.settings import ServerSettings
-from hullcast.broker.server.upkeep import Upkeep
 from hullcast.broker.tables import stream as stream_module
 from hullcast.broker.tables import windows as windows_module
 from hullcast.clients.sdk.subscription import Subscription
@@ -308,7 +308,7 @@ async def test_a_window_that_is_emptied_at_once_loses_its_tuples_one_by_one_whil
         window = await hc.subscribe("SELECT COUNT(*) FROM TRADES [RANGE '10s']", buffer=2 * n)
         table = await other.subscribe("SELECT COUNT(*) FROM T")
         assert window.answer == n
-        with patch.object(upkeep_module, "SETTLED_TOGETHER", 0):  # it is slow
+        with patch.object(housekeeping_module, "SETTLED_TOGETHER", 0):  # it is slow
             heartbeat = await hc.progress("TRADES", moment(60))
             last = await other.publish("T", {"K": 1})
         events: list[Change] = []
@@ -328,7 +328,7 @@ async def test_what_was_to_leave_a_stream_when_the_server_stopped_leaves_when_it
     async with asyncio.timeout(PATIENCE_S), AsyncExitStack() as stack:
         stack.enter_context(patch.object(changing_module, "SETTLED_AT_ONCE", 1))
         stack.enter_context(patch.object(stream_module, "REMOVED_AT_ONCE", 10))
-        with patch.object(Upkeep, "on_release", lambda _: None):  # it has no time for it
+        with patch.object(Housekeeping, "on_release", lambda _: None):  # it has no time for it
             async with server_on(tmp_path) as endpoint, hullcast.connect(endpoint) as hc:
                 await hc.execute(f"{TRADES} WITH (retain = '10s')")
                 await publish(hc, *map(float, range(100)))

@@ -29,7 +29,7 @@ SETTLE_COST_S, SETTLED_TOGETHER = 0.002, 4
 SETTLING = OURS._replace(lazy=True)
 
 
-class Upkeep:
+class Housekeeping:
     """What is under way of it."""
 
     def __init__(self, changing: Changing, commits: Commits, pipeline: Pipeline, working: Working) -> None:
