@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from hullcast.broker.server.commits import OURS
 from hullcast.broker.server.outcome import Outcome
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Done, Failed
@@ -75,8 +76,13 @@ class Releases:
     def _send(self, steps: list[Step]) -> None:
         """The messages of consecutive batches go out as one."""
         if self._portions is not None:
-            self._pipeline.behind += [step for step in steps if _comes_behind(step.outcome)]
+            waiting = [step for step in steps if _comes_behind(step.outcome)]
             steps = [step for step in steps if not _comes_behind(step.outcome)]
+            for step in waiting:
+                is_receipt = isinstance(step.outcome.reply, Done) and not step.outcome.ordered
+                if is_receipt:  # it says nothing of messages
+                    self._answer(step)
+                self._pipeline.behind.append(step._replace(request=OURS) if is_receipt else step)
         gathered: dict[int, list[Columns]] = {}
         through = 0
         for at, step in enumerate(steps):
