@@ -234,8 +234,7 @@ class Publishing:
                 described.advance(before)
                 channel.tell(described)
                 messages[channel.name] = described
-        self.sweep([one.channel for one in gathered])
-        return Batch(before + 1, self.seq, messages), updates
+        return Batch(before + 1, self.seq, messages), updates  # no sweep: the caller may need the texts of the batch
 
     # --- held tables ---------------------------------------------------------------------------------------
 

@@ -279,7 +279,7 @@ class Changing:
         """Apply a large publish in slices, and all of it in the last: the result is its Outcome. Nobody else changes or
         reads its table meanwhile; whoever holds the table comes first."""
         body, request, access = one
-        publisher, texts = _scoped(access.public, body.publisher), self._engine.texts
+        publisher = _scoped(access.public, body.publisher)
         answered = self._publishers.judge(publisher, body.number, request.after, request.again)
         if answered is not None:
             return Outcome(Done(*answered))
@@ -293,7 +293,7 @@ class Changing:
             first, last, payload = batch.first_seq, batch.last_seq, request.body
             self._publishers.applied(publisher, body.number, first, last)
             if body.absent or len(body.columns) < len(self._engine.catalogue.store(body.table).table.columns):
-                payload = self._whole(body, updates.new, texts) or payload
+                payload = self._whole(body, updates.new, self._engine.texts) or payload
             entry = LogEntry(RecordKind.BATCH, payload, first, len(batch), publisher, body.number)
             return self._told(Done(first, last), entry, batch, now(), body.table)
         except Exception as error:

@@ -52,8 +52,11 @@ class ViewMaking:
             self._making.discard(name)
 
     def executed(self, statement: CreateView, number: int | None) -> None:
-        """The statement was executed, or refused in the end: then nothing is left of the view."""
-        if number is not None and fold(statement.name) not in self._engine.catalogue.views:
+        """The statement was executed, and the warehouse knows of the view before it can be dropped; or it was refused
+        in the end, and nothing is left of it."""
+        if fold(statement.name) in self._engine.catalogue.views:
+            self._warehouse.tell_view(fold(statement.name))
+        elif number is not None:
             self._warehouse.unmake_view(number)
 
     async def _make_as_it_is(self, statement: CreateView, owner: str) -> int | None:

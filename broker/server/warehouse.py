@@ -283,13 +283,18 @@ class Warehouse:
             told += 1
             if told % TABLES_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        for name, view in views.items():  # after the tables that they read
-            if self._engine.catalogue.views.get(name) is not view:  # dropped meanwhile, and perhaps its tables, too
-                continue
-            if self._known.get(name) is not view and all(fold(table.name) in self._known for table in view.tables):
-                self._known[name] = view
-                self._child.write(Known(name, life_of(view, self._engine)))
+        for name in views:  # after the tables that they read
+            self.tell_view(name)
         self._definitions = definitions
+
+    def tell_view(self, name: str) -> None:
+        """Let the process know of a view, if it knows its tables, and there is such a view."""
+        view = self._engine.catalogue.views.get(name)
+        if view is None or not self.running or self._known.get(name) is view:
+            return
+        if all(fold(table.name) in self._known for table in view.tables):
+            self._known[name] = view
+            self._child.write(Known(name, life_of(view, self._engine)))
 
     def on_release(self) -> None:
         """What was appended to the log is on disk; the process learns of it soon."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -271,7 +271,7 @@ async def test_nobody_waits_for_a_large_batch_however_many_channels_it_passes(tm
         await reader.sync()
         for sub, sql in zip(subs, SHAPES, strict=True):
             rows = await hc.query(sql, 0.3, 0.30001, timeout=MINUTES_S)
-            if isinstance(sub.answer, frozenset):
+            if isinstance(sub.answer, Set):
                 assert sub.answer == {row[0] for row in rows}, sql
             elif isinstance(sub.answer, list):
                 assert sorted(map(tuple, sub.answer)) == sorted(map(tuple, rows)), sql

@@ -463,7 +463,7 @@ async def test_a_request_with_very_many_texts_is_not_read_in_one_go(monkeypatch:
             if peer.name == "stranger":
                 at_once.append(len(read) - before)
 
-        monkeypatch.setattr(server.engine, "_parse", parsed)
+        monkeypatch.setattr(server.engine.catalogue, "parse", parsed)
         monkeypatch.setattr(server, "on_request", on_request)
         stranger = Stranger(c.context, c[SERVER].listen)
         stranger.hello("client")

@@ -147,7 +147,7 @@ async def test_a_query_past_its_deadline_is_stopped_and_its_place_is_free(tmp_pa
 async def test_a_query_whose_deadline_passes_before_the_warehouse_has_it_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "QUERIES", replace(queries.QUERIES, at_once_per_owner=1))
+    monkeypatch.setattr(queries, "QUERIES", replace(queries.QUERIES, at_once=10, at_once_per_owner=1))
     async with serving(tmp_path) as (_, server, hc):
         running = asyncio.create_task(hc.query(ENDLESS))
         await wait_for(lambda: server.queries.admitted == 1, "it runs")

@@ -343,7 +343,7 @@ def test_a_checkpoint_has_all_of_a_batch_or_nothing(engine: ServedEngine) -> Non
         yielded = next(capture)
     finish(work)
     state: CapturedState = finish(capture)
-    (cells,) = [cells[:, alive] for table, cells, alive, _ in state.tables if table.name == "T"]
+    (cells,) = [cells[:, : len(alive)][:, alive] for table, cells, alive, _ in state.tables if table.name == "T"]
     assert (cells.shape, state.seq) == ((4, 7), engine.seq)
 
 
@@ -360,6 +360,7 @@ def test_texts_and_groups_are_given_back_when_the_batch_is_there(
         engine.upsert("V", [{"K": f"v{_}{k}"} for k in range(200)])
     assert engine.sweeps == sweeps
     finish(work)
+    engine.upsert("T", [{"K": 3, "Y": 3}])  # not before the next batch: texts of the large one may be needed
     assert engine.sweeps > sweeps
     assert [cast("Change", event).answer for event in subscription.drain()] == [3.0]
     assert sorted(one.S for one in engine.query("SELECT S FROM T")) == [f"b{k}" for k in range(8)]
