@@ -57,6 +57,7 @@ class Hall:
     def __init__(self, server: Server) -> None:
         check_complete()
         self._server, self._commits, self._pipeline = server, server.commits, server.pipeline
+        self._rights = lambda: server.children.rights  # a value that changes as a whole
         self._arrived: list[Asked[Publish]] = []  # publishes that have been read in this turn of the loop
         self._arrived_rows = 0
         self.requests = 0
@@ -68,7 +69,7 @@ class Hall:
         """Do what a child, or a client below it, asks for."""
         self.requests += 1
         self._server.leaving.forgo_withdrawn()
-        access, unavailable = Access(lambda: self._server.children.rights, request), self._unavailable()
+        access, unavailable = Access(self._rights, request), self._unavailable()
         likely = HANDLERS.get(bodies.REQUESTS.get(bodies.tag_of(request.body), bodies.Body))  # at a glance
         if unavailable is not None and not (likely is not None and likely.ends):
             self._commits.refuse(request, unavailable)
