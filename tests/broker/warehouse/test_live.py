@@ -14,7 +14,7 @@ from hullcast.broker.queries.view import bind_view
 from hullcast.broker.sql.create import parse_statement
 from hullcast.broker.sql.view import CreateView
 from hullcast.broker.views.upkeep import Propagation, Spent
-from hullcast.broker.warehouse.board import Load
+from hullcast.broker.warehouse.board import Answer, Load
 from hullcast.broker.warehouse.live import LiveWarehouse
 from hullcast.broker.warehouse.loader import Loaded
 from hullcast.broker.warehouse.messages import (
@@ -203,7 +203,9 @@ class Spoken:
 
     @property
     def hand(self) -> SpokenWorker:
-        (hand,) = [hand for hand in self.hands if hand.doing is not None]
+        """The one that answers, or else loads: changes that nobody waits for may be loaded beside an answer."""
+        busy = [hand for hand in self.hands if hand.doing is not None]
+        (hand,) = [hand for hand in busy if isinstance(hand.doing, Answer)] or busy
         return hand
 
     @property
