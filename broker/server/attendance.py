@@ -57,7 +57,7 @@ class Attendance:
     live on for as long, if their subscriber was lost.
 
     A range is wanted by the channel from `want` to `forgo`; in between it has one owner: the request that is worked on
-    (subscribing.py), the outcome whose reply has not left (service.py), the routing table, or it lingers here.
+    (subscribing.py), the outcome whose reply has not left (leaving.py), the routing table, or it lingers here.
     """
 
     def __init__(self, engine: ServedEngine, linger_s: float, asked: Asked, per_owner: int = 1_000_000) -> None:

@@ -184,9 +184,8 @@ class Jobs:
         if most is None or latest is None or latest.refuse is None or queue.waiting_of(most, measure) <= mine:
             raise refusal
         self._forget(latest)
-        if latest.end is not None:
-            latest.end()
-        latest.refuse(refusal)
+        if latest.end is None or latest.end():  # else it has just been answered
+            latest.refuse(refusal)
 
     def keep(self, request: Request, thing: Stoppable) -> None:
         """Something else is there for a request, until it is let go."""

@@ -43,7 +43,7 @@ class Step(NamedTuple):
 class Pipeline:
     """Steps in two groups: one whose entries are being synced, one that gathers meanwhile.
 
-        requests -> brain -> [gathering] -> [syncing, in a thread] -> release -> replies and messages
+        Commits -> [gathering] -> [syncing, in a thread] -> release -> replies and messages
 
     A step may be in no hurry (`patience_s`): it goes with the next one that is, or by itself when its time is up.
     Results of joins do so: each would be a sync of its own otherwise, and others would wait for that.

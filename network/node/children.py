@@ -50,7 +50,7 @@ TOLD_AT_ONCE = 50
 
 
 class Upward(Protocol):
-    """Where requests of children go: to the server's own brain, or to the parent."""
+    """Where requests of children go: into the server's hall, or to the parent."""
 
     def on_request(self, peer: Peer, request: Request) -> None:
         """A child asks for something; its way back is noted in the route."""

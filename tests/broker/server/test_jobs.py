@@ -173,6 +173,19 @@ async def test_where_all_run_at_once_the_latest_of_who_has_most_is_stopped_for_o
         assert place.jobs.given_up[room] == 0
 
 
+async def test_a_job_that_has_just_ended_is_not_refused_as_well() -> None:
+    room = Room("things", waiting=2)
+    async with here() as place:
+        first, last = place.ask("greedy", room=room), place.ask("greedy", room=room)
+        await turns()
+        last.may_end.set()
+        await asyncio.sleep(0)  # its task is done, and nobody has noticed yet
+        assert place.jobs.running(room) == 2
+        newcomer = place.ask("modest", room=room)
+        await turns()
+        assert (first.refusal, last.refusal, newcomer.begun) == (None, None, True)
+
+
 async def test_a_deadline_that_passes_while_it_waits_refuses_it_and_one_that_runs_goes_on() -> None:
     async with here() as place:
         running = place.ask("a", within_s=0.02)

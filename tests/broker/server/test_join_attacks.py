@@ -21,7 +21,7 @@ JOINS = (f"SELECT r.A, s.B {ON}", "SELECT A, V FROM R JOIN T ON R.K = T.K")
 
 
 def desk_with(**granted: object) -> Desk:
-    """A brain with streams, a table and a derived stream, asked by a key with these rights."""
+    """An office with streams, a table and a derived stream, asked by a key with these rights."""
     desk = Desk()
 
     def make_for(sql: str, owner: str) -> None:

@@ -1,4 +1,4 @@
-"""Streams through the server's brain, its log and its checkpoints: after a crash all is as it was, to the position."""
+"""Streams through the server's office, its log and its checkpoints: after a crash all is as it was, to the position."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def remove_often() -> Iterator[None]:
 
 
 class Durable:
-    """A brain over a data directory, whose outcomes go to the log at once."""
+    """An office over a data directory, whose outcomes go to the log at once."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.number = path, 0

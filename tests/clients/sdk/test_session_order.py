@@ -186,7 +186,7 @@ class Order(RuleBasedStateMachine):
             self.unsynced.append((path, request.id, bodies.Failed(*to_wire(BUSY)) if busy else self.handle(request)))
 
     def handle(self, request: frames.Request) -> bodies.Body:
-        """As the server's brain does it."""
+        """As the server does it."""
         body = bodies.decode(request.body)
         assert isinstance(body, bodies.Execute | bodies.Publish)
         publisher = scoped("", body.publisher)
