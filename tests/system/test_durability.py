@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hullcast.broker.log.directory import read_identity
@@ -190,3 +191,28 @@ async def test_the_epoch_names_one_run_of_a_server_and_the_identity_its_data(tmp
     assert identity == same
     assert identity is not None
     assert identity.hex() not in (epoch, later)
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.4, 1.0])
+async def test_a_large_batch_that_a_kill_interrupts_is_there_once_and_whole(tmp_path: Path, after_s: float) -> None:
+    """It is prepared in slices; nothing of it is logged before the last one."""
+    n = 20_000
+    columns = {"K": np.arange(n), "X": np.arange(n) * 1.0, "Y": np.arange(n)[::-1] * 1.0}
+    async with (
+        asyncio.timeout(120),
+        cluster(0, tmp_path / "data", processes=tmp_path) as made,
+        made.client() as hc,
+        made.client() as reader,
+    ):
+        await hc.execute("CREATE TABLE L (K INTEGER PRIMARY KEY, X REAL, Y REAL)")
+        kinds = ("MIN(Y)", "MAX(Y)", "COUNT(*)", "SUM(Y)", "DISTINCT Y", "K, Y", "MIN(K)", "AVG(Y)")
+        subs = [await reader.subscribe(f"SELECT {kind} FROM L WHERE X BETWEEN ? AND ?", 5, 6) for kind in kinds]
+        publishing = asyncio.create_task(hc.publish("L", columns, timeout=100))
+        await asyncio.sleep(after_s)
+        await made.kill("server")
+        await made.restart_server()
+        receipt = await publishing  # sent again by the client
+        assert (receipt.updates, receipt.seq - receipt.first_seq + 1) == (n, n)
+        assert await hc.query("SELECT count(*), sum(X), max(K) FROM L") == [(n, sum(range(n)), n - 1)]
+        await reader.sync()
+        assert subs[2].answer == 2
