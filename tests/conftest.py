@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 
 import pytest
@@ -37,6 +38,11 @@ settings.load_profile(os.environ.get("HULLCAST_HYPOTHESIS", "ci"))
 #: and the processes that they send it to, begin with what Python does otherwise, however pytest was started.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+#: Python keeps what it compiles, also where the shell says otherwise: else pytest rewrites all tests in every worker,
+#: and each of the many servers, nodes and commands that tests start compiles all sources once more.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 #: Tests with these markers take minutes, and get more time than `timeout` in pyproject.toml says (0: without end).
