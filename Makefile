@@ -32,9 +32,17 @@ $(VENV)/.stamp: pyproject.toml constraints.txt .ci/venv
 demo: venv ## a cluster on this host: kill a gateway, miss nothing, check every answer
 	@$(BIN)/hullcast demo
 
+# What all of pytest's workers need is compiled beside lint, once, and not by each of them: kernels, then the tests
+# themselves (which `--collect-only` does; what it finds wrong, the real run shows).
 .PHONY: test
-test: lint ## what CI runs: lint, then all tests but the slow ones
+test: venv ## what CI runs: lint, then all tests but the slow ones
+	@$(MAKE) --no-print-directory -j2 lint compiled
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup
+
+.PHONY: compiled
+compiled: venv
+	$(BIN)/hullcast warm
+	-@$(BIN)/pytest --collect-only -q > /dev/null
 
 .PHONY: test-slow
 test-slow: venv ## only the tests marked slow

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -62,6 +63,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(min(longer)))
         if config.pluginmanager.has_plugin("xdist") and (group := _group_of(item)):
             item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays, as in a server: a full collection took tenths of a second, and each
+    test of tests/system asks for two; elsewhere it was a pause in whatever a test timed."""
+    gc.collect()
+    gc.freeze()
 
 
 def _group_of(item: pytest.Item) -> str | None:
