@@ -35,6 +35,7 @@ SELECT = "SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN ? AND ?"
 
 async def main() -> None:
     async with testing.cluster() as endpoint, hullcast.connect(endpoint) as hc:
+        assert_type(endpoint, str)
         assert_type(hc, hullcast.Client)
         await hc.execute("CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, RISK REAL, PER REAL)")
         receipt = await hc.publish("STOCK", [{"SYMBOL": "A", "RISK": 30, "PER": 7.5}])
@@ -65,6 +66,13 @@ def blocking() -> None:
             assert_type(many, hullcast.BlockingSubscriptions)
 
 
+def embedded() -> None:
+    engine = hullcast.Engine()
+    assert_type(engine, hullcast.Engine)
+    engine.execute("CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, RISK REAL, PER REAL)")
+    assert_type(engine.subscribe(SELECT, 20, 60), hullcast.EngineSubscription)
+
+
 def mistakes() -> None:  # never called: each line is one that a type checker must refuse
     hullcast.conect("tcp://127.0.0.1:7600")  # type: ignore[attr-defined]
     hullcast.connect(7600)  # type: ignore[arg-type]
@@ -77,6 +85,7 @@ def mistakes() -> None:  # never called: each line is one that a type checker mu
 if __name__ == "__main__":
     asyncio.run(main())
     blocking()
+    embedded()
     print("fine", hullcast.__file__)
 """
 

@@ -6,28 +6,18 @@ says what the rows must be, at the very sequence number that the view was brough
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
 from collections import Counter
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack
-from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import rule, run_state_machine_as_test
 
-from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.network.wire.errors import ConnectionLost, SqlError
-from tests.support.answered import KILLED, UpdateHistory, together
-from tests.support.cluster import PATIENCE_S, PATIENT, cluster
+from tests.support.answered import KILLED, together
 from tests.support.queries import SEEDS
-from tests.system.test_answers_machine import OPTIONS, kill_workers, warehouse_of
+from tests.support.warehouse_machine import WarehouseHistories, WithRestarts, histories
 
 #: Views of every shape over the tables of `UpdateHistory`: keys and columns of every type, ties and NULLs in all.
 SELECTS = {
@@ -51,56 +41,19 @@ SELECTS = {
 RESPONSE_TIMES = ("1s", "5s", "1d")
 
 
-class ViewHistories(RuleBasedStateMachine):
+class ViewHistories(WarehouseHistories):
     """A server in this process."""
 
-    durable: ClassVar[bool] = True
-    processes: ClassVar[bool] = False
     asked: ClassVar[Counter[str]] = Counter()
 
     def __init__(self) -> None:
         super().__init__()
-        self.runner = asyncio.Runner()
-        self.stack = AsyncExitStack()
-        self.folder = TemporaryDirectory()
-        self.history = UpdateHistory()
         self.views: set[str] = set()
-        self.failed = True
-
-    def run(self, work: Coroutine[Any, Any, object]) -> None:
-        async def bounded() -> None:
-            async with asyncio.timeout(PATIENCE_S):
-                await work
-
-        self.failed = True  # unless it comes to its end
-        self.runner.run(bounded())
-        self.failed = False
-
-    @initialize(seed=SEEDS)
-    def start(self, seed: int) -> None:
-        self.run(self.begin(Random(seed)))
 
     async def begin(self, rng: Random) -> None:
-        folder = Path(self.folder.name)
-        made = cluster(
-            0,
-            folder / "data" if self.durable else None,
-            processes=folder if self.processes else None,
-            link=PATIENT,
-            **OPTIONS,
-        )
-        self.cluster = await self.stack.enter_async_context(made)
-        self.client = await self.stack.enter_async_context(self.cluster.client())
-        await self.history.create(self.client)
-        await self.publish(rng, 6)
+        await super().begin(rng)
         for name in rng.sample(sorted(SELECTS), 3):
             await self.create(name, rng)
-
-    # -- what happens ------------------------------------------------------------------------------------------
-
-    async def publish(self, rng: Random, batches: int) -> None:
-        for _ in range(batches):
-            await self.history.publish(self.client, rng)
 
     async def create(self, name: str, rng: Random) -> None:
         create = f"CREATE VIEW {name} AS {SELECTS[name]} WITH (response_time = '{rng.choice(RESPONSE_TIMES)}')"
@@ -125,7 +78,7 @@ class ViewHistories(RuleBasedStateMachine):
                 if KILLED not in str(error) and "process ended" not in str(error):
                     raise
 
-    async def ask(self, rng: Random, name: str) -> None:
+    async def ask_for(self, rng: Random, name: str) -> None:
         """A view beside its SELECT, alone, with a table or with another view: all of one moment."""
         kind, select = rng.choice(("beside", "beside", "alone", "table", "views")), SELECTS[name]
         type(self).asked[kind] += 1
@@ -144,36 +97,11 @@ class ViewHistories(RuleBasedStateMachine):
         ((*found,),) = await self.query(f"SELECT {counts}, (SELECT COUNT(*) FROM A)")
         assert found[0:-1:2] == found[1:-1:2], (name, found)
 
-    async def ask_some(self, rng: Random, questions: int) -> None:
+    async def ask(self, rng: Random, questions: int) -> list[Any]:
         if self.views:
             names = sorted(self.views)
-            await together(*(self.ask(rng, rng.choice(names)) for _ in range(questions)))
-
-    async def meanwhile(self, rng: Random, *more: Coroutine[Any, Any, Any]) -> None:
-        """Rows and questions come while something happens."""
-        await together(self.ask_some(rng, rng.randint(1, 5)), self.publish(rng, rng.randint(1, 6)), *more)
-
-    @rule(seed=SEEDS)
-    def change(self, seed: int) -> None:
-        rng = Random(seed)
-        self.run(self.publish(rng, rng.randint(1, 8)))
-
-    @rule(seed=SEEDS)
-    def change_much(self, seed: int) -> None:
-        self.run(self.history.publish_much(self.client, Random(seed)))
-
-    @rule(seed=SEEDS)
-    def change_then_ask(self, seed: int) -> None:
-        async def both() -> None:
-            rng = Random(seed)
-            await self.publish(rng, rng.randint(1, 3))
-            await self.ask_some(rng, rng.randint(1, 4))
-
-        self.run(both())
-
-    @rule(seed=SEEDS)
-    def change_and_ask(self, seed: int) -> None:
-        self.run(self.meanwhile(Random(seed)))
+            await together(*(self.ask_for(rng, rng.choice(names)) for _ in range(questions)))
+        return []
 
     @rule(seed=SEEDS, name=st.sampled_from(sorted(SELECTS)))
     def create_or_drop(self, seed: int, name: str) -> None:
@@ -182,50 +110,18 @@ class ViewHistories(RuleBasedStateMachine):
 
         async def quietly() -> None:
             await work
-            await self.ask_some(rng, 2)
+            await self.ask(rng, 2)
 
         async def among_others() -> None:
-            await together(work, self.publish(rng, 3), *(self.ask(rng, one) for one in sorted(self.views - {name})))
+            await together(work, self.publish(rng, 3), *(self.ask_for(rng, one) for one in sorted(self.views - {name})))
 
         self.run(quietly() if rng.random() < 0.5 else among_others())
 
-    @rule(seed=SEEDS, policy=st.sampled_from(sorted(POLICIES)))
-    def switch(self, seed: int, policy: str) -> None:
-        async def switched() -> None:
-            await self.client.policy(policy)
-            await self.meanwhile(Random(seed))
-
-        self.run(switched())
-
-    # -- what breaks -------------------------------------------------------------------------------------------
-
-    @rule(seed=SEEDS)
-    def workers_are_killed(self, seed: int) -> None:
-        rng = Random(seed)
-
-        async def kill() -> None:
-            for _ in range(rng.randint(1, 3)):
-                await asyncio.sleep(rng.choice([0, 0.001, 0.01]))
-                kill_workers(self.cluster, rng)
-
-        self.run(self.meanwhile(rng, kill()))
-
-    def teardown(self) -> None:
-        try:
-            self.run(self.stack.aclose() if self.failed else self.end())
-        finally:
-            self.runner.close()
-            self.folder.cleanup()
-
-    async def end(self) -> None:
-        """In the end all is there."""
-        try:
-            assert set(await self.client.views()) == self.views
-            for name in sorted(self.views):
-                rows = await self.query(f"SELECT * FROM {name}")
-                assert Counter(rows) == Counter(await self.query(SELECTS[name])), name
-        finally:
-            await self.stack.aclose()
+    async def check_all(self) -> None:
+        assert set(await self.client.views()) == self.views
+        for name in sorted(self.views):
+            rows = await self.query(f"SELECT * FROM {name}")
+            assert Counter(rows) == Counter(await self.query(SELECTS[name])), name
 
 
 class ViewHistoriesInMemory(ViewHistories):
@@ -234,50 +130,14 @@ class ViewHistoriesInMemory(ViewHistories):
     durable = False
 
 
-class ViewHistoriesWithRestarts(ViewHistories):
-    """The warehouse process and the server are killed, too, or stopped with a checkpoint, and come back."""
-
-    @rule(seed=SEEDS, quiet=st.booleans())
-    def the_warehouse_is_killed(self, seed: int, quiet: bool) -> None:
-        rng = Random(seed)
-
-        async def kill() -> None:
-            found = warehouse_of(self.cluster)
-            if found is not None:
-                os.kill(found.pid, signal.SIGKILL)
-
-        async def quietly() -> None:
-            await self.publish(rng, 2)
-            await kill()
-            await self.ask_some(rng, 4)
-
-        self.run(quietly() if quiet else self.meanwhile(rng, kill()))
-
-    @rule(seed=SEEDS, quiet=st.booleans(), stopped=st.booleans())
-    def the_server_starts_again(self, seed: int, quiet: bool, stopped: bool) -> None:
-        rng = Random(seed)
-
-        async def again() -> None:
-            await (self.cluster.stop_server() if stopped else self.cluster.kill("server"))
-            await self.cluster.server.start()
-
-        async def quietly() -> None:
-            await self.publish(rng, 2)
-            await again()
-            await self.ask_some(rng, 4)
-
-        if self.durable:
-            self.run(quietly() if quiet else self.meanwhile(rng, again()))
+class ViewHistoriesWithRestarts(ViewHistories, WithRestarts):
+    """The warehouse process and the server come back from the files."""
 
 
 class ViewHistoriesWithKills(ViewHistoriesWithRestarts):
     """The server is a process of its own, and killed in earnest."""
 
     processes = True
-
-
-def histories(examples: int, steps: int) -> settings:
-    return settings(max_examples=examples, stateful_step_count=steps, phases=[Phase.generate], deadline=None)
 
 
 @pytest.mark.parametrize(("machine", "examples"), [(ViewHistories, 2), (ViewHistoriesInMemory, 1)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from hullcast.network.wire import walk
 from hullcast.network.wire.limits import WireLimits
 from tests.support.processes import ANYWHERE, started
 
-ROOT = Path(__file__).parents[3]
 HEAVY = (
     "numba",
     "llvmlite",
@@ -131,42 +129,6 @@ def test_star_imports_bring_every_public_name() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
-
-
-USER = """
-from typing import assert_type
-
-import hullcast
-
-engine = hullcast.Engine()
-assert_type(engine, hullcast.Engine)
-assert_type(engine.subscribe("SELECT 1"), hullcast.EngineSubscription)
-
-
-async def main() -> None:
-    async with hullcast.connect() as hc:
-        assert_type(hc, hullcast.Client)
-        assert_type(await hc.publish("T", []), hullcast.Receipt)
-    async with hullcast.testing.cluster() as endpoint:
-        assert_type(endpoint, str)
-
-
-hullcast.Engin
-"""
-
-
-def test_a_type_checker_sees_the_public_names_and_no_others(tmp_path: Path) -> None:
-    (tmp_path / "user.py").write_text(USER)
-    words = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--follow-imports=silent", "user.py"]
-    words += ["--no-site-packages", "--ignore-missing-imports"]  # NumPy's types would take three quarters of the time
-    done = subprocess.run(
-        words, cwd=tmp_path, env={"MYPYPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True, check=False
-    )
-    wrong = USER.splitlines().index("hullcast.Engin") + 1
-    assert done.stdout.splitlines()[0].startswith(f'user.py:{wrong}: error: Module has no attribute "Engin"'), (
-        done.stdout
-    )
-    assert len([line for line in done.stdout.splitlines() if ": error:" in line]) == 1, done.stdout
 
 
 def test_bytes_are_walked_alike_in_python_and_compiled() -> None:
