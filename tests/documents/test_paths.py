@@ -68,9 +68,14 @@ def test_every_file_named_in_a_document_is_there(document: str) -> None:
                 assert found, f"{document}: no file {path}, neither at the top nor beside a file named above\n{line}"
 
 
+@pytest.fixture(scope="module")
+def everything() -> set[str]:
+    """What all of the code defines: a parse of all files, in one of pytest's workers."""
+    return {name for source in sources() for name in defined(source)}
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_class_and_method_named_in_a_document_is_there(document: str) -> None:
-    everything = {name for source in sources() for name in defined(source)}
+def test_every_class_and_method_named_in_a_document_is_there(document: str, everything: set[str]) -> None:
     for name in re.findall(r"`([A-Z]\w*[a-z]\w*\.[a-z_]\w*)(?:\(.*?\))?`", text_of(document)):
         assert name in everything, f"{document}: no class has `{name}`"
 

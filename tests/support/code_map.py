@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from functools import cache
 from pathlib import Path
 
 from tests.support.documents import HOUSES, ROOT
@@ -18,6 +19,7 @@ date. ARCHITECTURE.md has the layers, and the walks through them.
 """
 
 
+@cache
 def first_line(path: Path) -> str:
     """The first line of a module's docstring, or the title of a page."""
     text = path.read_text("utf-8")

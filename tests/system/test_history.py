@@ -281,7 +281,11 @@ async def finished(running: asyncio.subprocess.Process) -> dict[str, Any]:
 
 
 async def test_an_export_has_the_table_and_its_changes_and_goes_on(tmp_path: Path) -> None:
-    async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path / "data", link=PATIENT) as made, made.client() as hc:
+    async with (
+        asyncio.timeout(2 * PATIENCE_S),  # five processes begin, one after the other
+        cluster(0, tmp_path / "data", link=PATIENT) as made,
+        made.client() as hc,
+    ):
         await hc.execute(CREATE)
         await hc.execute("CREATE TABLE EMPTY (K INTEGER PRIMARY KEY)")
         await fill(hc, 2, 100)
