@@ -15,6 +15,9 @@ export PYTHON
 
 EXTRAS := sim,dev
 
+# Compiled bytecode is kept, whatever the shell says: dozens of processes would compile all sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)$$/  make \1|\2/p' Makefile | \
@@ -40,7 +43,7 @@ test: venv ## what CI runs: lint, then all tests but the slow ones
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup
 
 .PHONY: compiled
-compiled: venv
+compiled: venv ## compile kernels and tests, which `make test` does beside lint
 	$(BIN)/hullcast warm
 	-@$(BIN)/pytest --collect-only -q > /dev/null
 
