@@ -242,7 +242,7 @@ class Publishing:
         """All that a batch takes but its numbers."""
         changed: list[Updates] = []
         start, step = 0, SLICED_ROWS
-        while start < encoded.cells.shape[1]:
+        while not changed or start < encoded.cells.shape[1]:
             some = change.apply(Encoded(encoded.cells[:, start : start + step], encoded.partial))
             changed.append(some)
             yield SLICE_COST_S
@@ -271,7 +271,7 @@ class Publishing:
         if change.stream is not None:
             updates = change.stream.append_seen(encoded, before - prepared_at)
         else:
-            updates = _joined(parts) if parts else change.apply(encoded)
+            updates = _joined(parts)
         self.seq += len(updates)
         self._feed.append(change.store, before + 1, updates)
         messages: dict[str, Messages] = {}

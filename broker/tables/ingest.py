@@ -73,7 +73,8 @@ def ingesting(
     absent: Masks | None,
     interner: Interner,
 ) -> Generator[float, None, Encoded]:
-    """`ingest` or `ingest_tuples` of many rows as work (broker/scheduling/driver.py), during which no code may be given back.
+    """`ingest` or `ingest_tuples` of many rows as work (broker/scheduling/driver.py), during which no code may be given
+    back.
 
     What the slices do not like is judged as a whole. Texts of a batch that is refused then are nobody's.
     """

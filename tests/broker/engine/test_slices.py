@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, cast
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from hullcast.broker.scheduling.driver import Until, Work, finish
 from hullcast.broker.tables import ingest as ingest_module
 from hullcast.broker.tables.store import Updates
 from hullcast.network.answers.events import Change
+from hullcast.network.wire.columns import Column, TextColumn
 from hullcast.network.wire.errors import BadValue, InvariantBroken, UsageError
 from hullcast.network.wire.values import keys_to_column, rows_to_columns
 from tests.broker.engine import test_streams_machine
@@ -252,9 +254,15 @@ class SlicedStreams(Streams):
         return twin
 
 
-def wired(messages: Messages) -> dict[str, str]:
+def wired(messages: Messages) -> dict[str, list[Any]]:
     """All that nodes see of messages."""
-    return {name: repr(column) for name, column in messages.wire().items()}
+
+    def listed(column: Column) -> list[Any]:
+        if isinstance(column, TextColumn):
+            return [column.words[code] if code >= 0 else None for code in column.codes.tolist()]
+        return list(map(repr, np.asarray(column).tolist()))
+
+    return {name: listed(column) for name, column in messages.wire().items()}
 
 
 @pytest.fixture(autouse=True)
