@@ -15,7 +15,6 @@ from hullcast.broker.log.publishers import scoped
 from hullcast.broker.log.record import NOBODY, RecordKind
 from hullcast.broker.queries.derived import is_hidden
 from hullcast.broker.reformulate.tuples import TuplesChannel
-from hullcast.broker.server.housekeeping import SETTLE_COST_S
 from hullcast.broker.server.outcome import LogEntry, Outcome
 from hullcast.broker.sql.create import AdvanceStream, CreateDerived, CreateTable, DropTable, parse_statement
 from hullcast.broker.sql.view import DropView
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from hullcast.broker.reformulate.messages import Batch
     from hullcast.broker.reformulate.result import Result, ResultChannel
     from hullcast.broker.scheduling.driver import Work
-    from hullcast.broker.server.access import Asked
+    from hullcast.broker.server.access import Access, Asked
     from hullcast.broker.server.attendance import Attendance
     from hullcast.broker.server.conditionals import Conditionals
     from hullcast.broker.server.retention import Retention
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.store import Updates
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.columns import Columns
+    from hullcast.network.wire.frames import Request
 
 #: Rows of publishes that become one batch: more would gain nothing, and the loop stands still while they are applied.
 TOGETHER_ROWS = 4096
@@ -70,6 +70,9 @@ APART_ROWS = 1024
 #: Tuples that leave a stream and its windows right behind a change of it, if the change itself did not bring as many: a
 #: few milliseconds. The others leave later, some at a time (`Changing.settle`).
 SETTLED_AT_ONCE = 2048
+
+#: About how long it takes to let tuples go, once.
+SETTLE_COST_S = 0.002
 
 #: A publisher's id as it is kept; clients send the same one with every change.
 _scoped = lru_cache(maxsize=4096)(scoped)
@@ -208,7 +211,7 @@ class Changing:
                 if not isinstance(statement, DropTable | DropView):  # these make room
                     self._door.check_disk()
                 return self._execute(body, statement, publisher, now)
-            self._check_delete(asked)
+            self._check_delete(body, access)
             return self._delete(body, request.body, publisher, now)
         except HullcastError as error:
             self.refused(asked, error)
@@ -224,10 +227,10 @@ class Changing:
         if not comes_again and not isinstance(error, Unavailable):
             self._publishers.refused(_scoped(asked.access.public, asked.body.publisher), asked.body.number)
 
-    def _check_delete(self, asked: Asked[Delete]) -> None:
+    def _check_delete(self, body: Delete, access: Access) -> None:
         """Raises why rows cannot be removed, whatever their keys."""
-        table, keys = asked.body.table, len(asked.body.keys)
-        asked.access.check("publish", (table,))
+        table, keys = body.table, len(body.keys)
+        access.check("publish", (table,))
         self._engine.streams.refuse_delete(table)
         self._door.check_disk()
         if keys > self._most_rows:
@@ -286,7 +289,7 @@ class Changing:
             if answered is not None:
                 return Outcome(Done(*answered))
         try:
-            self._check(one)
+            self._check(body, request, access)
             return _Ready(place, one, publisher, self._engine.encoded(body.table, body.columns, body.absent))
         except HullcastError as error:
             if before >= 0:
@@ -294,9 +297,8 @@ class Changing:
             self.refused(one, error)
             raise
 
-    def _check(self, one: Asked[Publish]) -> None:
+    def _check(self, body: Publish, request: Request, access: Access) -> None:
         """Raises why a publish is refused, whatever its values."""
-        body, request, access = one
         access.check("publish", (body.table,))
         self._engine.streams.refuse_publish(body.table)
         self._door.check_disk()
@@ -314,18 +316,18 @@ class Changing:
     def changing(self, asked: Asked[Publish] | Asked[Delete], now: Callable[[], float]) -> Work:
         """Apply a large change in slices, and all of it in the last: the result is its Outcome. Nobody else changes or
         reads its table meanwhile; whoever holds the table comes first."""
-        body, request, _ = asked
+        body, request, access = asked
         publisher = self._publisher(asked)
         answered = self._publishers.judge(publisher, body.number, request.after, request.again)
         if answered is not None:
             return Outcome(Done(*answered))
         try:
             if isinstance(body, Publish):
-                self._check(asked)
+                self._check(body, request, access)
                 yield from self._settled_before(body.table, now)
                 work = self._engine.upserting_columns(body.table, body.columns, body.absent)
             else:
-                self._check_delete(asked)
+                self._check_delete(body, access)
                 work = self._engine.deleting(body.table, body.keys)
             batch, updates = yield from work
         except HullcastError as error:
