@@ -139,8 +139,7 @@ class Engine:
 
     def _append(self, stream: Stream, encoded: Encoded) -> tuple[Batch, Updates]:
         """Add tuples to a stream: their positions are their sequence numbers."""
-        first = self._changes.seq + 1
-        encoded.cells[stream.store.table.key] = np.arange(first, first + encoded.cells.shape[1])
+        stream.number(encoded, self._changes.seq + 1)
         return self._changes.publish(stream.store, partial(stream.append, encoded))
 
     def progress(self, stream: str, timestamp: object) -> None:

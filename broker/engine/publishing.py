@@ -10,9 +10,14 @@ While it is on its way its tables are *held*: its own, and those that share a ch
 change one of them asks first (`held`), and waits. Work that began before says what it reads (`using`), and the batch
 waits for it. Other tables change meanwhile, so a batch gets its sequence numbers at the end.
 
+The positions of tuples are their sequence numbers. So a stream gets those of a large batch at the end. Its windows and
+channels take them before, at positions that are corrected then; no order depends on that. If a channel compares
+positions with something, all slices are done in one go.
+
 Invariants:
   H1  no two batches that have begun hold the same table.
-  H2  between two slices that begin with other rows, a table, its trees and its channels are of the same moment.
+  H2  between two slices that begin with other rows, a table (a window, for streams), its trees and its channels are of
+      the same moment.
   H3  no code and no group number is given back while a batch is on its way.
 """
 
@@ -21,12 +26,12 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from hullcast.broker.reformulate.messages import Batch, Messages
-from hullcast.broker.scheduling.driver import Until
+from hullcast.broker.scheduling.driver import Until, finish
 from hullcast.broker.tables.ingest import Encoded
 from hullcast.broker.tables.schema import ColumnType, fold
 from hullcast.broker.tables.store import Updates
@@ -52,12 +57,22 @@ SLICED_MESSAGES = 4096
 LARGE = 1 << 14
 
 
+class Change(NamedTuple):
+    """What a large batch does to a table, and to which rows: their codes, or work that finds them."""
+
+    store: TableStore
+    coding: Encoded | Work
+    apply: Callable[[Encoded], Updates]  # to some of the rows; of a stream: to what windows and channels will see
+    stream: Stream | None = None
+
+
 class _Hold:
-    """A large batch on its way. It has begun when rows have changed."""
+    """A large batch on its way. It has begun when nobody else may read or change its tables any more."""
 
     def __init__(self, store: TableStore) -> None:
         self.store = store
         self.begun = False
+        self.tables: set[str] = set()  # by folded name, once it has begun
 
 
 class _Gathering:
@@ -86,6 +101,12 @@ class _Gathering:
         """All rows were taken: of the parts make one."""
         self.parts = [(yield from Messages.joining(self.parts))]
         self.parts[0].complete = self.complete
+
+    def number(self, before: int, *, of_stream: bool) -> Messages:
+        """The messages, of updates behind `before`."""
+        (messages,) = self.parts
+        messages.advance(before, self.channel.positions if of_stream else {})
+        return messages
 
 
 class Publishing:
@@ -131,7 +152,9 @@ class Publishing:
         try:
             updates = change()
             self.seq += len(updates)
-            for source, seen in self._sources(store, updates, first_seq):
+            if self._stores.get(fold(store.table.name)) is store:  # no feed knows a window
+                self._feed.append(store, first_seq, updates)
+            for source, seen in self._sources(store, updates):
                 for channel, side in self._channels.reading(source):
                     told.append(channel)
                     if channel.loading():  # it is being opened, and nobody listens yet
@@ -148,14 +171,11 @@ class Publishing:
             raise
         return Batch(first_seq, self.seq, messages), updates
 
-    def _sources(self, store: TableStore, updates: Updates, first_seq: int) -> Iterator[tuple[str, Updates]]:
-        """What channels read that changed: the table, and windows of it; or a window alone, which no feed knows."""
+    def _sources(self, store: TableStore, updates: Updates) -> Iterator[tuple[str, Updates]]:
+        """What channels read that changed: the table, and windows of it; or a window alone."""
         name = store.table.name
-        folded = fold(name)
-        if self._stores.get(folded) is store:
-            self._feed.append(store, first_seq, updates)
         yield name, updates
-        stream = self._streams.get(folded) if self._streams else None
+        stream = self._streams.get(fold(name)) if self._streams else None
         if stream is not None and stream.windows:
             stream.drop_windows(self._channels.reading)
             yield from stream.seen(updates)
@@ -164,76 +184,106 @@ class Publishing:
 
     def is_large(self, store: TableStore, rows: int) -> bool:
         """Whether a batch of so many rows should be published in slices."""
-        return rows * (1 + len(self._channels.reading(store.table.name))) > LARGE
+        return rows * (1 + len(self._readers(store))) > LARGE
 
-    def upserting(self, store: TableStore, coding: Encoded | Work) -> Work:
-        """`publish` rows, given by their codes or by work that finds them, in slices; the result is the same.
+    def _readers(self, store: TableStore) -> list[tuple[str, Channel, int]]:
+        """What reads a table, or windows of it."""
+        stream = self._streams.get(fold(store.table.name)) if self._streams else None
+        sources = (store.table.name, *(stream.windows if stream is not None else ()))
+        return [(source, *reader) for source in sources for reader in self._channels.reading(source)]
 
-        The outcome is that of a `publish` at the moment of the last slice. The table is held from now on. Refused, or
-        given up before it has begun, it leaves nothing; after that the engine is broken.
+    def changing(self, change: Change) -> Work:
+        """`publish` in slices: the result is the same, as of the moment of the last slice.
+
+        The table is held from now on. Refused, or given up before it has changed rows, it leaves nothing; after that
+        the engine is broken.
         """
-        work = self._upserting(store, coding)
+        work = self._changing(change)
         next(work)
         return work
 
-    def _upserting(self, store: TableStore, coding: Encoded | Work) -> Work:
-        hold = _Hold(store)
+    def _changing(self, change: Change) -> Work:
+        store, hold, touched = change.store, _Hold(change.store), False
         self._holds.append(hold)
         try:
             yield 0.0
-            encoded = coding if isinstance(coding, Encoded) else (yield from coding)
             may_begin = partial(self._may_begin, hold)
             while not may_begin():
                 yield Until(may_begin)
+            hold.tables, hold.begun = self._together(hold), True
+            coding = change.coding
+            encoded = coding if isinstance(coding, Encoded) else (yield from coding)
             self.check_sound()
             store.check_complete(encoded)
-            hold.begun = True
-            gathered = [_Gathering(*reader) for reader in self._channels.reading(store.table.name)]
-            for one in gathered:
-                one.channel.hold()
-            updates = yield from self._prepare(store, encoded, gathered)
+            touched, before = True, self.seq
+            if change.stream is not None:
+                change.stream.drop_windows(self._channels.reading)
+                change.stream.number(encoded, before + 1)
+            gathered: dict[str, list[_Gathering]] = {}
+            for source, channel, side in self._readers(store):
+                channel.hold()
+                gathered.setdefault(source, []).append(_Gathering(channel, side))
+            preparing = self._prepare(change, encoded, gathered)
+            compared = change.stream is not None and any(
+                one.channel.compares(store.table.key) for some in gathered.values() for one in some
+            )
+            parts = finish(preparing) if compared else (yield from preparing)
             self._holds.remove(hold)
-            return self._switch(store, updates, gathered)
+            return self._switch(change, encoded, parts, gathered, before)
         except BaseException as error:
-            if hold.begun:
+            if touched:
                 self._break(error, self.seq + 1)
             raise
         finally:
             if hold in self._holds:
                 self._holds.remove(hold)
 
-    def _prepare(self, store: TableStore, encoded: Encoded, gathered: Sequence[_Gathering]) -> Work:
+    def _prepare(self, change: Change, encoded: Encoded, gathered: Mapping[str, Sequence[_Gathering]]) -> Work:
         """All that a batch takes but its numbers."""
         changed: list[Updates] = []
         start, step = 0, SLICED_ROWS
-        while start < encoded.cells.shape[1]:
-            some = store.apply(Encoded(encoded.cells[:, start : start + step], encoded.partial))
+        while not changed or start < encoded.cells.shape[1]:
+            some = change.apply(Encoded(encoded.cells[:, start : start + step], encoded.partial))
             changed.append(some)
             yield SLICE_COST_S
             most = 0
-            for one in gathered:
-                most = max(most, one.take(some, start + 1))
-                yield SLICE_COST_S
+            for source, seen in self._sources(change.store, some):
+                for one in gathered.get(source, ()):
+                    most = max(most, one.take(seen, start + 1))
+                    yield SLICE_COST_S
             start += len(some)
             step = max(1, min(SLICED_ROWS, SLICED_MESSAGES * len(some) // max(most, 1)))
-        for one in gathered:
-            yield from one.join()
-        return _joined(changed) if changed else store.apply(encoded)
+        for some_gathered in gathered.values():
+            for one in some_gathered:
+                yield from one.join()
+        return changed
 
-    def _switch(self, store: TableStore, updates: Updates, gathered: Sequence[_Gathering]) -> tuple[Batch, Updates]:
-        """Number a batch that is prepared, and tell the local subscriptions."""
+    def _switch(
+        self,
+        change: Change,
+        encoded: Encoded,
+        parts: Sequence[Updates],
+        gathered: Mapping[str, Sequence[_Gathering]],
+        prepared_at: int,
+    ) -> tuple[Batch, Updates]:
+        """Number a batch that was prepared since an update, and tell the local subscriptions."""
         before = self.seq
+        if change.stream is not None:
+            updates = change.stream.append_seen(encoded, before - prepared_at)
+        else:
+            updates = _joined(parts)
         self.seq += len(updates)
-        self._feed.append(store, before + 1, updates)
+        self._feed.append(change.store, before + 1, updates)
         messages: dict[str, Messages] = {}
-        for one in gathered:
-            channel, (described,) = one.channel, one.parts
-            channel.let_go(self.seq)
-            self._channels.close_if_unused(channel)
-            if self._channels.find(channel.shape) is channel:  # else the last who listened has left meanwhile
-                described.advance(before)
-                channel.tell(described)
-                messages[channel.name] = described
+        for some in gathered.values():
+            for one in some:
+                channel = one.channel
+                channel.let_go(self.seq)
+                self._channels.close_if_unused(channel)
+                if self._channels.find(channel.shape) is channel:  # else the last who listened has left meanwhile
+                    described = one.number(before, of_stream=change.stream is not None)
+                    channel.tell(described)
+                    messages[channel.name] = described
         return Batch(before + 1, self.seq, messages), updates  # no sweep: the caller may need the texts of the batch
 
     # --- held tables ---------------------------------------------------------------------------------------
@@ -266,7 +316,9 @@ class Publishing:
             self._users.subtract(names)
 
     def _together(self, hold: _Hold) -> set[str]:
-        """The table of a batch, and those that share a channel with it."""
+        """The table of a batch, and those that share a channel with it; nobody opens one when it has begun."""
+        if hold.begun:
+            return hold.tables
         name = hold.store.table.name
         return {
             fold(name),
@@ -279,7 +331,7 @@ class Publishing:
         return (
             self.free(names)
             and not any(self._users[name] for name in names)
-            and not any(channel.loading() for channel, _ in self._channels.reading(hold.store.table.name))
+            and not any(channel.loading() for _, channel, _ in self._readers(hold.store))
         )
 
     # --- what nobody needs any more ------------------------------------------------------------------------

@@ -9,15 +9,16 @@ import numpy as np
 
 from hullcast.broker.engine.catalogue import joins_streams
 from hullcast.broker.engine.engine import Engine
+from hullcast.broker.engine.publishing import Change
 from hullcast.broker.engine.stream import nothing_needed
 from hullcast.broker.reformulate.channel import Attended
 from hullcast.broker.reformulate.result import ResultChannel
 from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.sql.query import Shape
-from hullcast.broker.tables.ingest import Encoded, ingest, ingest_tuples, ingesting, joined
+from hullcast.broker.tables.ingest import Encoded, ingest, ingest_keys, ingest_tuples, ingesting, joined
 from hullcast.broker.tables.schema import fold
 from hullcast.network.answers.kinds import KINDS
-from hullcast.network.wire.errors import InvariantBroken, SqlError
+from hullcast.network.wire.errors import SqlError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from hullcast.broker.sql.subscription import ParsedQuery
     from hullcast.broker.tables.feed import ChangeFeed
     from hullcast.broker.tables.interning import Texts
-    from hullcast.broker.tables.store import TableStore, Updates
+    from hullcast.broker.tables.store import Updates
     from hullcast.broker.tables.travel import CodedRows
     from hullcast.network.wire.value_columns import Masks, ValueColumns, Values
 
@@ -109,24 +110,36 @@ class ServedEngine(Engine):
         return self._changes.publish(store, partial(store.apply, encoded))
 
     def is_large(self, table: str, rows: int) -> bool:
-        """Whether a batch of so many rows takes long enough for `upserting`. Those of streams never do."""
-        return not self.is_stream(table) and self._changes.is_large(self._catalogue.store(table), rows)
+        """Whether a batch of so many rows takes long enough for `upserting` or `deleting`."""
+        return self._changes.is_large(self._catalogue.store(table), rows)
 
     def upserting(self, table: str, batches: Sequence[Encoded]) -> Work:
-        """`upsert_encoded` in slices: the result is the same, as of the moment of the last slice. Not for streams:
-        positions of tuples must be known before they are described."""
-        return self._changes.upserting(self._table_store(table), joined(batches))
+        """`upsert_encoded` in slices: the result is the same, as of the moment of the last slice."""
+        return self._upserting(table, joined(batches))
 
     def upserting_columns(self, table: str, columns: ValueColumns, absent: Masks | None) -> Work:
         """`upserting` of one batch that has no codes yet: these are found in slices, too."""
-        store = self._table_store(table)
-        return self._changes.upserting(store, ingesting(store.table, columns, absent, self._interner))
+        judge = ingest_tuples if self.is_stream(table) else ingest
+        return self._upserting(
+            table, ingesting(judge, self._catalogue.store(table).table, columns, absent, self._interner)
+        )
 
-    def _table_store(self, table: str) -> TableStore:
+    def _upserting(self, table: str, coding: Encoded | Work) -> Work:
         self._changes.check_sound()
-        if self.is_stream(table):
-            raise InvariantBroken(f"{table} is a stream, whose tuples are appended at once")
-        return self._catalogue.store(table)
+        store, stream = self._catalogue.store(table), self._streams.get(fold(table))
+        apply = store.apply if stream is None else stream.coming
+        return self._changes.changing(Change(store, coding, apply, stream))
+
+    def deleting(self, table: str, keys: Values) -> Work:
+        """`delete_column` in slices, and what it did to the rows. Not for streams."""
+        self._changes.check_sound()
+        store = self._catalogue.store(table)
+
+        def coding() -> Work:  # when nobody else gives codes to texts of this table any more
+            yield 0.0
+            return Encoded(ingest_keys(store.table, keys, self._interner).reshape(1, -1), partial=False)
+
+        return self._changes.changing(Change(store, coding(), lambda some: store.remove(some.cells[0])))
 
     def held(self, tables: Iterable[str] | None = None) -> bool:
         """Whether a large batch is on its way that holds one of these tables (None: any table): nobody may read or

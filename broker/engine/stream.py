@@ -10,7 +10,7 @@ import numpy as np
 
 from hullcast.broker.sql.subscription import names_in
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.tables.store import row_bytes
+from hullcast.broker.tables.store import Updates, row_bytes
 from hullcast.broker.tables.stream import StreamOrder
 from hullcast.broker.tables.windows import WindowTable, due
 from hullcast.network.wire.errors import UsageError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hullcast.broker.sql.query import Window
     from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.schema import Table
-    from hullcast.broker.tables.store import TableStore, Updates
+    from hullcast.broker.tables.store import TableStore
     from hullcast.broker.tables.stream import TimeMark
     from hullcast.network.wire.arrays import Floats
 
@@ -79,6 +79,23 @@ class Stream:
         updates = self.store.apply(encoded)
         self.order.append(updates.new)
         return updates
+
+    def number(self, encoded: Encoded, first: int) -> None:
+        """Give tuples their positions: their sequence numbers."""
+        encoded.cells[self.store.table.key] = np.arange(first, first + encoded.cells.shape[1])
+
+    def coming(self, encoded: Encoded) -> Updates:
+        """What windows and channels see of some tuples of a large batch, before the stream has them."""
+        cells = encoded.cells.copy()
+        n = cells.shape[1]
+        return Updates(np.full(n, -1), np.zeros(n, np.bool_), np.ones(n, np.bool_), np.full(cells.shape, np.nan), cells)
+
+    def append_seen(self, encoded: Encoded, later: int) -> Updates:
+        """Add tuples that windows have taken already, at positions that are now so many later."""
+        encoded.cells[self.store.table.key] += later
+        for window in self.windows.values():
+            window.move(encoded.cells.shape[1], later)
+        return self.append(encoded)
 
     def remove(self, positions: Floats) -> Updates:
         """Remove the oldest tuples."""

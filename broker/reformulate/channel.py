@@ -158,6 +158,19 @@ class Channel(ABC):
         self.held = False
         self.holders -= 1
 
+    def compares(self, column: int) -> bool:
+        """Whether which messages there are depends on a column of its (one) table."""
+        shape = self.shape
+        refs = {*shape.ranges, *shape.partition, *((shape.y,) if shape.y else ())}
+        return any(ref.column == column for ref in refs)
+
+    @property
+    def positions(self) -> Mapping[str, str]:
+        """Of a channel over a stream: which columns of messages, as they travel and as people see them, have the
+        position of the tuple that came."""
+        key, shown = self.tables[0].key, enumerate(self.shape.projection)
+        return {f"row.{i}": f"row.{self.column_name(ref)}" for i, ref in shown if ref.column == key}
+
     def check_free(self) -> None:
         """InvariantBroken if it is held: somebody did not ask the engine."""
         if self.held:

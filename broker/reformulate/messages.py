@@ -23,6 +23,7 @@ ShownColumn = npt.NDArray[Any]
 
 COLUMN_COST_S = 0.001
 NO_TYPES: Mapping[str, ColumnType] = {}
+NO_POSITIONS: Mapping[str, str] = {}
 
 
 class Messages:
@@ -51,6 +52,7 @@ class Messages:
         self.complete = True  # False: there are more than can be told, so whoever listens must begin again
         self._columns = columns
         self._types, self._texts = types, texts
+        self._positions = NO_POSITIONS
 
     def __len__(self) -> int:
         return len(self.seqs)
@@ -58,15 +60,19 @@ class Messages:
     @cached_property
     def columns(self) -> dict[str, ShownColumn]:
         """Name to column; all of the same length."""
-        return {"seq": self.seqs, **self._columns()}
+        return {"seq": self.seqs, **self._columns(), **dict.fromkeys(self._positions.values(), self.seqs)}
 
     def wire(self) -> WireColumns:
         """The columns as they travel."""
         return on_the_way(self.codes, self._types, self._texts)
 
-    def advance(self, by: int) -> None:
-        """Give the updates later sequence numbers."""
+    def advance(self, by: int, positions: Mapping[str, str] = NO_POSITIONS) -> None:
+        """Give the updates later sequence numbers, which are also in columns of these names, for machines and people:
+        there they are positions of tuples that came."""
         self.seqs += by
+        self._positions = positions
+        for name in positions:
+            self.codes[name] = self.seqs.astype(np.float64)
 
     def nothing(self) -> Messages:
         """None of these messages."""

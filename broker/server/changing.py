@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from hullcast.broker.reformulate.messages import Batch
     from hullcast.broker.reformulate.result import Result, ResultChannel
     from hullcast.broker.scheduling.driver import Work
-    from hullcast.broker.server.access import Asked
+    from hullcast.broker.server.access import Access, Asked
     from hullcast.broker.server.attendance import Attendance
     from hullcast.broker.server.conditionals import Conditionals
     from hullcast.broker.server.retention import Retention
@@ -53,8 +53,10 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.schema import Table
+    from hullcast.broker.tables.store import Updates
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.columns import Columns
+    from hullcast.network.wire.frames import Request
 
 #: Rows of publishes that become one batch: more would gain nothing, and the loop stands still while they are applied.
 TOGETHER_ROWS = 4096
@@ -68,6 +70,9 @@ APART_ROWS = 1024
 #: Tuples that leave a stream and its windows right behind a change of it, if the change itself did not bring as many: a
 #: few milliseconds. The others leave later, some at a time (`Changing.settle`).
 SETTLED_AT_ONCE = 2048
+
+#: About how long it takes to let tuples go, once.
+SETTLE_COST_S = 0.002
 
 #: A publisher's id as it is kept; clients send the same one with every change.
 _scoped = lru_cache(maxsize=4096)(scoped)
@@ -158,8 +163,35 @@ class Changing:
         self._most_rows = most_rows
         self._joins, self._door = joins, door
         self._sweeps = engine.sweeps
+        #: By publisher, its changes that are not done at once, in the order in which they came.
+        self._lines: dict[bytes, dict[int, None]] = {}
         #: Streams that may have tuples to let go of. All of them at first: a crash may have come in between.
         self._unsettled: dict[str, None] = dict.fromkeys(engine.streams)
+
+    # --- the order of a publisher's changes ----------------------------------------------------------------
+
+    @contextmanager
+    def in_line(self, asked: Asked[Any]) -> Iterator[None]:
+        """A change is not done at once: later ones of its publisher are behind it until it is."""
+        publisher = self._publisher(asked)
+        line = self._lines.setdefault(publisher, {})
+        line[id(asked)] = None
+        try:
+            yield
+        finally:
+            del line[id(asked)]
+            if not line:
+                del self._lines[publisher]
+
+    def is_behind(self, asked: Asked[Any]) -> bool:
+        """Whether a change must wait until others of its publisher are done."""
+        line = self._lines.get(self._publisher(asked)) if self._lines and asked.body.publisher != NOBODY else None
+        return line is not None and next(iter(line)) != id(asked)
+
+    def _publisher(self, asked: Asked[Any]) -> bytes:
+        return _scoped(asked.access.public, asked.body.publisher)
+
+    # --- changes that come alone ---------------------------------------------------------------------------
 
     def change(self, asked: Asked[Delete] | Asked[Execute], now: float) -> Outcome:
         """Apply a change that comes alone."""
@@ -179,9 +211,7 @@ class Changing:
                 if not isinstance(statement, DropTable | DropView):  # these make room
                     self._door.check_disk()
                 return self._execute(body, statement, publisher, now)
-            access.check("publish", (body.table,))
-            self._engine.streams.refuse_delete(body.table)
-            self._door.check_disk()
+            self._check_delete(body, access)
             return self._delete(body, request.body, publisher, now)
         except HullcastError as error:
             self.refused(asked, error)
@@ -196,6 +226,15 @@ class Changing:
         comes_again = asked.request.apart and isinstance(error, BadValue)
         if not comes_again and not isinstance(error, Unavailable):
             self._publishers.refused(_scoped(asked.access.public, asked.body.publisher), asked.body.number)
+
+    def _check_delete(self, body: Delete, access: Access) -> None:
+        """Raises why rows cannot be removed, whatever their keys."""
+        table, keys = body.table, len(body.keys)
+        access.check("publish", (table,))
+        self._engine.streams.refuse_delete(table)
+        self._door.check_disk()
+        if keys > self._most_rows:
+            raise TooLarge("keys in one batch (send smaller batches)", keys, self._most_rows)
 
     # --- publishes ---------------------------------------------------------------------------------------
 
@@ -250,7 +289,7 @@ class Changing:
             if answered is not None:
                 return Outcome(Done(*answered))
         try:
-            self._check(one)
+            self._check(body, request, access)
             return _Ready(place, one, publisher, self._engine.encoded(body.table, body.columns, body.absent))
         except HullcastError as error:
             if before >= 0:
@@ -258,9 +297,8 @@ class Changing:
             self.refused(one, error)
             raise
 
-    def _check(self, one: Asked[Publish]) -> None:
+    def _check(self, body: Publish, request: Request, access: Access) -> None:
         """Raises why a publish is refused, whatever its values."""
-        body, request, access = one
         access.check("publish", (body.table,))
         self._engine.streams.refuse_publish(body.table)
         self._door.check_disk()
@@ -269,36 +307,58 @@ class Changing:
         if rows > most and not (request.apart and rows <= APART_ROWS):
             raise TooLarge("rows in one batch (send smaller batches)", rows, most)
 
-    def is_large(self, body: Publish) -> bool:
-        """Whether a publish takes so long that others must have their turns in between."""
-        rows = most_rows(body.columns)
+    def is_large(self, body: Publish | Delete) -> bool:
+        """Whether a change takes so long that others must have their turns in between."""
+        rows = most_rows(body.columns) if isinstance(body, Publish) else len(body.keys)
         known = rows > LEAST_LARGE and fold(body.table) in self._engine.catalogue.stores
         return known and self._engine.is_large(body.table, rows)
 
-    def publishing(self, one: Asked[Publish], now: Callable[[], float]) -> Work:
-        """Apply a large publish in slices, and all of it in the last: the result is its Outcome. Nobody else changes or
+    def changing(self, asked: Asked[Publish] | Asked[Delete], now: Callable[[], float]) -> Work:
+        """Apply a large change in slices, and all of it in the last: the result is its Outcome. Nobody else changes or
         reads its table meanwhile; whoever holds the table comes first."""
-        body, request, access = one
-        publisher = _scoped(access.public, body.publisher)
+        body, request, access = asked
+        publisher = self._publisher(asked)
         answered = self._publishers.judge(publisher, body.number, request.after, request.again)
         if answered is not None:
             return Outcome(Done(*answered))
         try:
-            self._check(one)
-            batch, updates = yield from self._engine.upserting_columns(body.table, body.columns, body.absent)
+            if isinstance(body, Publish):
+                self._check(body, request, access)
+                yield from self._settled_before(body.table, now)
+                work = self._engine.upserting_columns(body.table, body.columns, body.absent)
+            else:
+                self._check_delete(body, access)
+                work = self._engine.deleting(body.table, body.keys)
+            batch, updates = yield from work
         except HullcastError as error:
-            self.refused(one, error)
+            self.refused(asked, error)
             raise
+        finally:
+            if self._engine.is_stream(body.table):
+                self._unsettled[fold(body.table)] = None
         try:
-            first, last, payload = batch.first_seq, batch.last_seq, request.body
-            self._publishers.applied(publisher, body.number, first, last)
-            if body.absent or len(body.columns) < len(self._engine.catalogue.store(body.table).table.columns):
-                payload = self._whole(body, updates.new, self._engine.texts) or payload
-            entry = LogEntry(RecordKind.BATCH, payload, first, len(batch), publisher, body.number)
-            return self._told(Done(first, last), entry, batch, now(), body.table)
+            return self._changed(asked, publisher, batch, updates, now())
         except Exception as error:
             self._door.fail(error)
             raise
+
+    def _settled_before(self, table: str, now: Callable[[], float]) -> Work:
+        """Tuples leave first that should: a stream that gets large batches without end does not grow without end."""
+        while fold(table) in self._unsettled:
+            self._door.change(lambda: self.settle(now()))
+            yield SETTLE_COST_S
+
+    def _changed(
+        self, asked: Asked[Publish] | Asked[Delete], publisher: bytes, batch: Batch, updates: Updates, now: float
+    ) -> Outcome:
+        """The outcome of a change that was done alone."""
+        body, first, last, payload = asked.body, batch.first_seq, batch.last_seq, asked.request.body
+        self._publishers.applied(publisher, body.number, first, last)
+        deleted = None if isinstance(body, Publish) else int(updates.existed.sum())
+        if isinstance(body, Publish):
+            payload = self._recorded(body, updates.new, first, self._engine.texts) or payload
+        entry = LogEntry(RecordKind.BATCH, payload, first, len(batch), publisher, body.number)
+        return self._told(Done(first, last, deleted), entry, batch, now, body.table)
 
     def _apply(self, run: _Run, outcomes: list[Outcome | Exception], now: float) -> _Run:
         """Apply a run as one batch; where the table refuses that, one by one. Returns an empty run."""
@@ -316,11 +376,10 @@ class Changing:
             (body, request, _), last = ready.arrived, first + ready.rows - 1
             self._publishers.applied(ready.publisher, body.number, first, last)
             payload = request.body
-            if is_stream:
-                payload = self._positioned(body, ready.rows, first)
-            if ready.encoded.partial or not payload:
-                payload = self._whole(body, updates.new[:, first - batch.first_seq : last - batch.first_seq + 1], texts)
-            entry = LogEntry(RecordKind.BATCH, payload or request.body, first, ready.rows, ready.publisher, body.number)
+            if is_stream or ready.encoded.partial:
+                cells = updates.new[:, first - batch.first_seq : last - batch.first_seq + 1]
+                payload = self._recorded(body, cells, first, texts) or payload
+            entry = LogEntry(RecordKind.BATCH, payload, first, ready.rows, ready.publisher, body.number)
             if ready is run.ready[-1]:
                 told = self._told(Done(first, last), entry, batch, now, run.table)
                 then = self._follow(run.table, run.rows, now) if is_stream else ()
@@ -360,6 +419,8 @@ class Changing:
         while self._unsettled:
             name = next(iter(self._unsettled))
             del self._unsettled[name]
+            if self._engine.held((name,)):  # whoever holds it will say so again
+                continue
             settled = self._engine.settle_some(name, self._joins.needs)
             if settled is not None:
                 self._unsettled[name] = None
@@ -433,12 +494,17 @@ class Changing:
 
         self._door.change(make)
 
-    def _positioned(self, body: Publish, rows: int, first: int) -> bytes:
-        """A publish of tuples that lack no column, with their positions. Empty if they lack another one."""
-        if body.absent or len(body.columns) + 1 < len(self._engine.catalogue.store(body.table).table.columns):
+    def _recorded(self, body: Publish, cells: Floats, first: int, texts: Texts) -> bytes:
+        """What the log has of a publish, if not itself: tuples have their positions, rows what they lacked. Else empty,
+        and where no record can hold that."""
+        lacks = len(self._engine.catalogue.store(body.table).table.columns) - len(body.columns)
+        is_stream = self._engine.is_stream(body.table)
+        if body.absent or lacks > is_stream:
+            return self._whole(body, cells, texts)
+        if not is_stream:
             return b""
         alone = not any(map(is_values, body.columns.values()))
-        positions = first if alone else np.arange(first, first + rows)
+        positions = first if alone else np.arange(first, first + cells.shape[1])
         return bodies.encode(replace(body, columns={**body.columns, POSITION.name: positions}), LOGGED)
 
     def _whole(self, body: Publish, cells: Floats, texts: Texts) -> bytes:
@@ -484,8 +550,6 @@ class Changing:
     # --- others ------------------------------------------------------------------------------------------
 
     def _delete(self, body: Delete, payload: bytes, publisher: bytes, now: float) -> Outcome:
-        if len(body.keys) > self._most_rows:
-            raise TooLarge("keys in one batch (send smaller batches)", len(body.keys), self._most_rows)
         before = self._engine.rows(body.table)
         batch = apply_batch(self._engine, body)
         first, last = batch.first_seq, batch.last_seq

@@ -122,9 +122,10 @@ class Hall:
 
     def _gather(self, handler: Handler, asked: Asked[Publish]) -> None:
         """A publish waits until all that has arrived by now was read: then they are applied together. Not when they
-        are many rows already: then others shall have their turn in between. One that is large, or whose table a large
-        one holds, goes its own way, and is done even if its client leaves."""
-        if self._server.engine.held((asked.body.table,)) or self._server.changing.is_large(asked.body):
+        are many rows already: then others shall have their turn in between. One that is large, or must wait for a large
+        change, goes its own way."""
+        changing, held = self._server.changing, self._server.engine.held((asked.body.table,))
+        if held or changing.is_large(asked.body) or changing.is_behind(asked):
             self.apply_arrived()
             self._do(handler, asked)
             return
@@ -203,7 +204,7 @@ class Hall:
             except Exception as bug:  # noqa: BLE001  (it fails this request only)
                 self._answer(request, access, self.failure(bug, "reply"))
 
-        stoppable = None if handler.lane is Lane.TOGETHER else request
+        stoppable = None if handler.stays else request
         job = ServerJob(access.owner, time.monotonic(), len(request.body), None, WORK, stoppable)
         self._server.jobs.work(job, work, done, yielded)
 

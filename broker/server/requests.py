@@ -84,6 +84,7 @@ class Handler:
     do: Callable[..., Any]
     first: Callable[[Server, Asked[Any]], Awaited | None] | None = None  # what it waits for; `do` is given its result
     on_disk: bool = False  # it changes rows, or shows changes: refused while those applied wait for room on the disk
+    stays: bool = False  # once begun it is done, even if its client leaves
     ends: bool = False  # it only says that nobody waits any more: taken in any case, and never answered
     of_nodes: bool = False  # only nodes send it, and get no answer
 
@@ -113,11 +114,12 @@ def publish(s: Server, arrived: Sequence[Asked[Publish]]) -> list[Outcome | Exce
 
 
 def publish_alone(s: Server, asked: Asked[Publish]) -> Work:
-    """Apply a publish that is large, or comes behind a large one to the same table."""
-    yield from _freed(s, (asked.body.table,))
-    if s.changing.is_large(asked.body):
-        return (yield from s.changing.publishing(asked, s.now))
-    (outcome,) = s.changing.publish([asked], s.now())
+    """Apply a publish that is large, or comes behind a large change: to the same table, or of the same publisher."""
+    with s.changing.in_line(asked):
+        yield from _freed(s, (asked.body.table,), asked)
+        if s.changing.is_large(asked.body):
+            return (yield from s.changing.changing(asked, s.now))
+        (outcome,) = s.changing.publish([asked], s.now())
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
@@ -125,14 +127,21 @@ def publish_alone(s: Server, asked: Asked[Publish]) -> Work:
 
 def delete(s: Server, asked: Asked[Delete]) -> Work:
     """Remove rows."""
-    yield from _freed(s, (asked.body.table,))
-    return s.changing.change(asked, s.now())
+    with s.changing.in_line(asked):
+        yield from _freed(s, (asked.body.table,), asked)
+        if s.changing.is_large(asked.body):
+            return (yield from s.changing.changing(asked, s.now))
+        return s.changing.change(asked, s.now())
 
 
-def _freed(s: Server, tables: tuple[str, ...] | None) -> Work:
-    """Returns when no large batch holds one of these tables (None: any table)."""
-    while s.engine.held(tables):
-        yield Until(lambda: not s.engine.held(tables))
+def _freed(s: Server, tables: tuple[str, ...] | None, change: Asked[Any] | None = None) -> Work:
+    """Returns when no large batch holds one of these tables (None: any table), and it is the turn of a change."""
+
+    def comes() -> bool:
+        return not s.engine.held(tables) and (change is None or not s.changing.is_behind(change))
+
+    while not comes():
+        yield Until(comes)
 
 
 def execute_first(s: Server, asked: Asked[Execute]) -> Awaited | None:
@@ -175,12 +184,14 @@ def _or_refused(s: Server, asked: Asked[Execute], wait: Awaited) -> Awaited:
 
 def execute(s: Server, asked: Asked[Execute], made: object = None) -> Work:
     """Execute a statement; the view that it creates was made before, and has a number."""
-    if s.engine.held():
-        with suppress(HullcastError):  # it is refused when it is executed
-            statement = parse_statement(asked.body.sql)
-            yield from _freed(s, (statement.name,) if isinstance(statement, AdvanceStream) else None)
     try:
-        return s.changing.change(asked, s.now())
+        with s.changing.in_line(asked):
+            tables: tuple[str, ...] | None = None
+            with suppress(HullcastError):  # it is refused when it is executed
+                statement = parse_statement(asked.body.sql) if s.engine.held() else None
+                tables = (statement.name,) if isinstance(statement, AdvanceStream) else None
+            yield from _freed(s, tables, asked)
+            return s.changing.change(asked, s.now())
     finally:
         if isinstance(made, int):
             statement = parse_statement(asked.body.sql)
@@ -286,8 +297,8 @@ def add(*handlers: Handler) -> None:
 # fmt: off
 add(
     #       body         one of these rights   on        lane      what it does
-    Handler(Publish,     ("publish",),         None,     TOGETHER, publish, on_disk=True),
-    Handler(Delete,      ("publish",),         None,     SLICES,   delete, on_disk=True),
+    Handler(Publish,     ("publish",),         None,     TOGETHER, publish, on_disk=True, stays=True),
+    Handler(Delete,      ("publish",),         None,     SLICES,   delete, on_disk=True, stays=True),
     Handler(Execute,     ("admin", "publish"), None,     SLICES,   execute, execute_first, on_disk=True),
     Handler(Sync,        (),                   None,     INLINE,   sync, on_disk=True),
     Handler(Subscribe,   READS,                None,     SLICES,   subscribe, subscribe_first, on_disk=True),

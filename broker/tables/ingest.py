@@ -32,7 +32,7 @@ from hullcast.network.wire.value_columns import Mixed, is_values, row_count, tak
 from hullcast.network.wire.values import KEYS_ONLY, condition_in
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from hullcast.broker.tables.interning import Interner
     from hullcast.network.wire.arrays import Floats
@@ -67,9 +67,14 @@ def ingest(table: Table, columns: ValueColumns, absent: Masks | None, interner: 
 
 
 def ingesting(
-    table: Table, columns: ValueColumns, absent: Masks | None, interner: Interner
+    judge: Callable[[Table, ValueColumns, Masks | None, Interner], Encoded],
+    table: Table,
+    columns: ValueColumns,
+    absent: Masks | None,
+    interner: Interner,
 ) -> Generator[float, None, Encoded]:
-    """`ingest` of many rows as work (broker/scheduling/driver.py), during which no code may be given back.
+    """`ingest` or `ingest_tuples` of many rows as work (broker/scheduling/driver.py), during which no code may be given
+    back.
 
     What the slices do not like is judged as a whole. Texts of a batch that is refused then are nobody's.
     """
@@ -78,13 +83,11 @@ def ingesting(
         for start in range(0, rows, CODED_ROWS):
             some = slice(start, start + CODED_ROWS)
             masks = {name: mask[some] for name, mask in (absent or {}).items()}
-            parts.append(
-                ingest(table, {name: taken(values, some) for name, values in columns.items()}, masks, interner)
-            )
+            parts.append(judge(table, {name: taken(values, some) for name, values in columns.items()}, masks, interner))
             yield CODING_COST_S
     except UsageError:
         parts.clear()
-    return joined(parts) if parts else ingest(table, columns, absent, interner)
+    return joined(parts) if parts else judge(table, columns, absent, interner)
 
 
 def ingest_tuples(table: Table, columns: ValueColumns, absent: Masks | None, interner: Interner) -> Encoded:

@@ -102,6 +102,10 @@ class WindowTable(TableStore):
         """`append`."""
         return self.append(encoded.cells)
 
+    def move(self, n: int, by: int) -> None:
+        """The last n tuples that were appended have positions that are so many later."""
+        self.cells[self.table.key, self._queue[self._next - min(n, self._held) : self._next]] += by
+
     def _enter(self, slots: Ints, cells: Floats) -> Updates:
         given = np.ascontiguousarray(cells)
         n = given.shape[1]

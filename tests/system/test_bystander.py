@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Sequence, Set
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ import numpy as np
 import psutil
 import pytest
 
+from hullcast.broker.log.publishers import Publishers
 from hullcast.clients.sdk.client import Client
 from hullcast.network.monitor.pauses import LOOK_S, Pauses
 from hullcast.network.wire.errors import HullcastError
-from tests.support.bystander import bystander
+from tests.support.bystander import Bystander, bystander
 from tests.support.cluster import PATIENT, ProcessMember, cluster
 
 ROWS = 200_000
@@ -259,24 +261,152 @@ async def test_nobody_waits_for_a_large_batch_however_many_channels_it_passes(tm
     ):
         await _fill(hc)
         subs = [await reader.subscribe(sql, 0.3, 0.30001, overflow="latest", timeout=MINUTES_S) for sql in SHAPES]
-        for _ in range(TRIES):
-            quiet_s = await beside.worst(lambda: asyncio.sleep(2.0))
-            allowed_s = max(GROWING_S, NOISY * quiet_s)
-            took_s = await beside.worst(partial(_grow, hc, "T", 0, 50_000, 50_000))
-            pause_s = (await hc.status())["recent_pause_s"]
-            print(f"quiet {quiet_s * 1000:.0f} ms, took {took_s * 1000:.0f} ms, pause {pause_s * 1000:.0f} ms")
-            if took_s <= allowed_s:
-                break
-        assert took_s <= allowed_s
+        await _unharmed(beside, hc, partial(_grow, hc, "T", 0, 50_000, 50_000))
         await reader.sync()
-        for sub, sql in zip(subs, SHAPES, strict=True):
-            rows = await hc.query(sql, 0.3, 0.30001, timeout=MINUTES_S)
-            if isinstance(sub.answer, Set):
-                assert sub.answer == {row[0] for row in rows}, sql
-            elif isinstance(sub.answer, list):
-                assert sorted(map(tuple, sub.answer)) == sorted(map(tuple, rows)), sql
-            else:
-                assert sub.answer == pytest.approx(rows[0][0]), sql
+        await _answers_are_those_of_sql(hc, subs)
+
+
+#: The same over a stream: windows, and filters.
+STREAMED = tuple(
+    f"SELECT {what} FROM W [ROWS 1000] WHERE {by} BETWEEN ? AND ?{equal}"
+    for what in ("MIN(Y)", "MAX(X)", "COUNT(*)", "SUM(Y)", "DISTINCT G", "MIN(G)", "AVG(X)")
+    for by in ("X", "Y", "G")
+    for equal in ("", " AND G = 7")
+    if not (by == "G" and equal)
+) + tuple(f"SELECT {what} FROM W WHERE {by} BETWEEN ? AND ?" for what in ("*", "X, S") for by in ("X", "Y", "G"))
+
+
+async def test_nobody_waits_for_a_large_batch_of_a_stream(tmp_path: Path) -> None:
+    """50,000 tuples that 35 channels over a window see, and six filters. Their positions are their numbers, though
+    others publish meanwhile."""
+    async with (
+        asyncio.timeout(MINUTES_S),
+        cluster(0, processes=tmp_path, link=PATIENT) as made,
+        made.client() as hc,
+        made.client() as reader,
+        bystander(made.server.listen) as beside,
+    ):
+        await hc.execute("CREATE STREAM W (ID INTEGER, X REAL, Y REAL, S TEXT, G INTEGER)")
+        subs = [await reader.subscribe(sql, 0.3, 0.30001, overflow="latest", timeout=MINUTES_S) for sql in STREAMED]
+        await _unharmed(beside, hc, partial(_grow, hc, "W", 0, 50_000, 50_000))
+        await reader.sync()
+        rows = await hc.query("SELECT POSITION, ID, X, Y, G FROM W ORDER BY POSITION", timeout=MINUTES_S)
+        assert len(rows) % 50_000 == 0
+        assert all(after[0] == before[0] + 1 or before[1] == 49_999 for before, after in pairwise(rows))
+        window = [row for row in rows[-1000:] if 0.3 <= row[3] <= 0.30001]
+        for sub, sql in zip(subs, STREAMED, strict=True):
+            if sql == "SELECT COUNT(*) FROM W [ROWS 1000] WHERE Y BETWEEN ? AND ?":
+                assert sub.answer == len(window)
+
+
+async def test_nobody_waits_for_a_large_delete(tmp_path: Path) -> None:
+    """50,000 keys in one request, and the channels of a large batch. Then each answer is that of SQL."""
+    async with (
+        asyncio.timeout(MINUTES_S),
+        cluster(0, processes=tmp_path, link=PATIENT) as made,
+        made.client() as hc,
+        made.client() as reader,
+        bystander(made.server.listen) as beside,
+    ):
+        await _fill(hc)
+        subs = [await reader.subscribe(sql, 0.3, 0.30001, overflow="latest", timeout=MINUTES_S) for sql in SHAPES]
+        gone = 0
+
+        async def delete() -> None:
+            nonlocal gone
+            gone += 50_000
+            receipt = await hc.delete("T", np.arange(gone - 50_000, gone).tolist(), timeout=MINUTES_S)
+            assert receipt.deleted == 50_000
+
+        await _unharmed(beside, hc, delete)
+        assert await hc.query("SELECT count(*), min(ID) FROM T", timeout=MINUTES_S) == [(ROWS - gone, gone)]
+        await reader.sync()
+        await _answers_are_those_of_sql(hc, subs)
+
+
+async def test_a_later_change_to_another_table_waits_for_the_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of one publisher is sent back (OutOfTurn) because something large of it takes a while."""
+    refused: list[HullcastError] = []
+    judge = Publishers.judge
+
+    def noting(self: Publishers, *change: Any) -> Any:
+        try:
+            return judge(self, *change)
+        except HullcastError as error:
+            refused.append(error)
+            raise
+
+    monkeypatch.setattr(Publishers, "judge", noting)
+    async with asyncio.timeout(MINUTES_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+        await _fill(hc, 10)
+        await hc.execute("CREATE TABLE U (K INTEGER PRIMARY KEY)")
+        large = asyncio.create_task(_grow(hc, "T", 0, 50_000, 50_000))
+        await asyncio.sleep(0)
+        later = [
+            hc.publish("U", [{"K": 1}]),
+            hc.delete("U", 1),
+            hc.publish("U", [{"K": 2}]),
+            hc.execute("DROP TABLE T"),
+        ]
+        await asyncio.gather(large, *later)
+        assert await hc.query("SELECT K FROM U") == [(2,)]
+    assert refused == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", ["fifty channels", "a checkpoint", "a window"])
+async def test_nobody_waits_for_what_a_table_of_a_million_rows_takes(tmp_path: Path, attack: str) -> None:
+    """To open fifty channels over it, to capture it for a checkpoint, to load a window of a million tuples."""
+    settings: Any = {"checkpoint_updates": 1_050_000} if attack == "a checkpoint" else {}
+    async with (
+        asyncio.timeout(2 * MINUTES_S),
+        cluster(0, tmp_path / "data", processes=tmp_path, link=PATIENT, **settings) as made,
+        made.client() as hc,
+        bystander(made.server.listen) as beside,
+    ):
+        if attack == "a window":
+            await hc.execute("CREATE STREAM T (ID INTEGER, X REAL, Y REAL, S TEXT, G INTEGER)")
+            await _grow(hc, "T", 0, 1_000_000, 50_000)
+        else:
+            await _fill(hc, 1_000_000)
+
+        async def fifty() -> None:
+            await asyncio.gather(*(opening(sql, 0.3, 0.30001)(hc) for sql in SHAPES))
+
+        async def checkpoint() -> None:
+            made_before = (await hc.status())["checkpoints"]
+            await _grow(hc, "T", 0, 50_100)
+            while (await hc.status())["checkpoints"] == made_before:  # noqa: ASYNC110  (it is in another process)
+                await asyncio.sleep(0.1)
+
+        window = opening("SELECT MIN(Y) FROM T [ROWS 900000] WHERE X BETWEEN ? AND ?", 1, 500)
+        await _unharmed(
+            beside, hc, {"fifty channels": fifty, "a checkpoint": checkpoint}.get(attack, partial(window, hc))
+        )
+
+
+async def _unharmed(beside: Bystander, hc: Client, attack: Callable[[], Awaitable[object]]) -> None:
+    """Nobody waits long for an attack."""
+    for _ in range(TRIES):
+        quiet_s = await beside.worst(lambda: asyncio.sleep(2.0))
+        allowed_s = max(GROWING_S, NOISY * quiet_s)
+        took_s = await beside.worst(attack)
+        pause_s = (await hc.status())["recent_pause_s"]
+        print(f"quiet {quiet_s * 1000:.0f} ms, took {took_s * 1000:.0f} ms, pause {pause_s * 1000:.0f} ms")
+        if took_s <= allowed_s:
+            break
+    assert took_s <= allowed_s
+
+
+async def _answers_are_those_of_sql(hc: Client, subs: Sequence[Any]) -> None:
+    for sub, sql in zip(subs, SHAPES, strict=True):
+        rows = await hc.query(sql, 0.3, 0.30001, timeout=MINUTES_S)
+        if isinstance(sub.answer, Set):
+            assert sub.answer == {row[0] for row in rows}, sql
+        elif isinstance(sub.answer, list):
+            assert sorted(map(tuple, sub.answer)) == sorted(map(tuple, rows)), sql
+        else:
+            assert sub.answer == pytest.approx(rows[0][0]), sql
 
 
 async def _fill(hc: Client, rows_in_all: int = ROWS, name: str = "T") -> None:

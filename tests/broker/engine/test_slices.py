@@ -6,15 +6,17 @@ from collections import Counter
 from collections.abc import Iterator
 from random import Random
 from typing import Any, cast
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from hullcast.broker.engine import publishing
 from hullcast.broker.engine.served import ServedEngine
+from hullcast.broker.engine.subscription import EngineSubscription
 from hullcast.broker.log.checkpoint import CapturedState, capturing
 from hullcast.broker.log.publishers import Publishers
 from hullcast.broker.reformulate import join as join_module
@@ -24,13 +26,18 @@ from hullcast.broker.scheduling.driver import Until, Work, finish
 from hullcast.broker.tables import ingest as ingest_module
 from hullcast.broker.tables.store import Updates
 from hullcast.network.answers.events import Change
+from hullcast.network.wire.columns import Column, TextColumn
 from hullcast.network.wire.errors import BadValue, InvariantBroken, UsageError
-from hullcast.network.wire.values import rows_to_columns
+from hullcast.network.wire.values import keys_to_column, rows_to_columns
+from tests.broker.engine import test_streams_machine
 from tests.broker.engine.test_join_machine import JoinHistory
 from tests.broker.engine.test_machine import EngineHistory, check_structures
+from tests.broker.engine.test_streams_machine import Streams, tuples
 from tests.support.queries import CREATE, KEYS, SEEDS, Asked, row
+from tests.support.stream_oracle import moment
 
 Rows = list[dict[str, Any]]
+Trade = tuple[int, str | None, float | None]
 
 
 def upserting(engine: ServedEngine, table: str, rows: Rows, *, coding: bool = False) -> Work:
@@ -74,11 +81,17 @@ class SlicedHistory(EngineHistory):
 
     @rule(seeds=st.lists(SEEDS, min_size=1, max_size=12), table=st.sampled_from("RRSSW"), seed=SEEDS)
     def upsert_in_slices(self, seeds: list[int], table: str, seed: int) -> None:
-        some = [row(Random(one), table) for one in seeds]
-        self.in_slices(table, some, Random(seed))
-
-    def in_slices(self, table: str, some: Rows, rng: Random) -> None:
+        rng, some = Random(seed), [row(Random(one), table) for one in seeds]
         work = upserting(self.engine, table, some, coding=rng.random() < 0.5)
+        self.in_slices(work, table, [("upsert", table, one) for one in some], rng)
+
+    @rule(seeds=st.lists(SEEDS, min_size=1, max_size=12), table=st.sampled_from("RRSSW"), seed=SEEDS)
+    def delete_in_slices(self, seeds: list[int], table: str, seed: int) -> None:
+        keys = [Random(one).choice(KEYS[table]) for one in seeds]
+        work = self.engine.deleting(table, keys_to_column(keys, table))
+        self.in_slices(work, table, [("delete", table, key) for key in keys], Random(seed))
+
+    def in_slices(self, work: Work, table: str, steps: list[tuple[str, str, Any]], rng: Random) -> None:
         changed, left = len(self.listeners), False
         publishing.SLICED_ROWS = rng.randint(1, 4)
         publishing.SLICED_MESSAGES = rng.choice([1, 4, 4096])
@@ -89,10 +102,12 @@ class SlicedHistory(EngineHistory):
                 changed = len(self.listeners)
                 continue
             batch, updates = done
-            assert len(updates) == len(some)
-            twin = self.twin(batch.first_seq - 1)
-            self.compare(batch, twin.upsert(table, some), left)
-            self.follow(batch, [("upsert", table, one) for one in some])
+            assert len(updates) == len(steps)
+            twin, given = self.twin(batch.first_seq - 1), [what for _, _, what in steps]
+            self.compare(
+                batch, twin.upsert(table, given) if steps[0][0] == "upsert" else twin.delete(table, given), left
+            )
+            self.follow(batch, steps)
 
     def meanwhile(self, table: str, rng: Random) -> None:
         """Something else happens, as far as tables are free."""
@@ -163,6 +178,93 @@ class SlicedJoins(SlicedHistory, JoinHistory):
             self.follow(self.engine.upsert(other, some), [("upsert", other, one) for one in some])
 
 
+class SlicedStreams(Streams):
+    """Histories of a stream whose large batches take a while."""
+
+    engine: ServedEngine
+
+    @initialize(retain=st.sampled_from(["", "WITH (retain_rows = 9)", "WITH (retain_rows = 7, retain = '5s')"]))
+    def create(self, retain: str) -> None:
+        with patch.object(test_streams_machine, "Engine", ServedEngine):
+            super().create(retain)
+        self.definition = f"CREATE STREAM TRADES (TS TIMESTAMP, SYMBOL TEXT, PRICE REAL) {retain}"
+        self.texts: dict[str, str] = {}
+        subscribe = self.engine.subscribe
+
+        def noting(sql: str, *parameters: object, **options: Any) -> EngineSubscription:
+            made = subscribe(sql, *parameters, **options)
+            self.texts[made._channel.name] = sql
+            return made
+
+        self.engine.subscribe = noting  # type: ignore[method-assign]  # to know the texts of channels
+
+    @rule(compared=st.sampled_from(["MAX(POSITION) FROM TRADES [ROWS 3]", "* FROM TRADES WHERE POSITION > 3"]))
+    def compare_positions(self, compared: str) -> None:
+        self.engine.subscribe(f"SELECT {compared}")
+
+    @rule(rows=tuples, seed=SEEDS)
+    def publish_in_slices(self, rows: list[Trade], seed: int) -> None:
+        rng = Random(seed)
+        given = [{"TS": moment(second), "SYMBOL": symbol, "PRICE": price} for second, symbol, price in rows]
+        publishing.SLICED_ROWS = rng.randint(1, 4)
+        work = upserting(self.engine, "TRADES", given, coding=rng.random() < 0.5)
+        twin = self.twin()
+        for done in slices(work):
+            if done is None:
+                assert self.engine.held(["trades"])
+                for _ in range(rng.randrange(3)):
+                    self.something_else()
+                continue
+            batch, updates = done
+            twin.start_at(batch.first_seq - 1)
+            expected = twin.upsert_encoded(
+                "TRADES", [twin.encoded("TRADES", *rows_to_columns(given, "TRADES", "refuse"))]
+            )
+            assert (batch.first_seq, batch.last_seq) == (expected[0].first_seq, expected[0].last_seq)
+            assert updates.new.shape == expected[1].new.shape
+            assert (
+                updates.new[-1].tolist()
+                == expected[1].new[-1].tolist()
+                == list(range(batch.first_seq, batch.last_seq + 1))
+            )
+            assert batch.messages.keys() == expected[0].messages.keys()
+            for name, messages in expected[0].messages.items():
+                assert plain(batch.messages[name]) == plain(messages), name
+                assert wired(batch.messages[name]) == wired(messages), name
+            for i, (second, symbol, price) in enumerate(rows):
+                self.model.append(batch.first_seq + i, moment(second), symbol, price)
+        while self.engine.settle_some("TRADES") is not None:
+            pass
+        self.follow_retention()
+
+    def twin(self) -> ServedEngine:
+        """An engine with the same tuples and channels."""
+        twin, stream = ServedEngine(), self.engine.streams["trades"]
+        twin.execute(self.definition)
+        kept = [
+            {"POSITION": one.position, "TS": one.ts, "SYMBOL": one.symbol, "PRICE": one.price}
+            for one in self.model.retained
+        ]
+        if kept:
+            twin.load_rows("TRADES", rows_to_columns(kept, "TRADES", "refuse")[0])
+        twin.streams["trades"].restore(stream.order.removed, list(stream.order.marks), [])
+        twin.start_at(self.engine.seq)
+        for channel in self.engine._channels:
+            twin.attend(self.texts[channel.name], [])
+        return twin
+
+
+def wired(messages: Messages) -> dict[str, list[Any]]:
+    """All that nodes see of messages, but the numbers of partitions, which are an engine's own."""
+
+    def listed(column: Column) -> list[Any]:
+        if isinstance(column, TextColumn):
+            return [column.words[code] if code >= 0 else None for code in column.codes.tolist()]
+        return list(map(repr, np.asarray(column).tolist()))
+
+    return {name: listed(column) for name, column in messages.wire().items() if not name.endswith("part")}
+
+
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "SLICED_ROWS", 2)
@@ -170,14 +272,14 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingest_module, "CODED_ROWS", 3)
 
 
-@pytest.mark.parametrize("history", [SlicedHistory, SlicedJoins])
-def test_histories_with_batches_in_slices(history: type[SlicedHistory]) -> None:
+@pytest.mark.parametrize("history", [SlicedHistory, SlicedJoins, SlicedStreams])
+def test_histories_with_batches_in_slices(history: type[RuleBasedStateMachine]) -> None:
     run_state_machine_as_test(history, settings=settings(max_examples=60, stateful_step_count=20))
 
 
-@pytest.mark.parametrize("history", [SlicedHistory, SlicedJoins])
+@pytest.mark.parametrize("history", [SlicedHistory, SlicedJoins, SlicedStreams])
 @pytest.mark.slow
-def test_long_histories_with_batches_in_slices(history: type[SlicedHistory]) -> None:
+def test_long_histories_with_batches_in_slices(history: type[RuleBasedStateMachine]) -> None:
     run_state_machine_as_test(history, settings=settings(max_examples=1000, stateful_step_count=40))
 
 
@@ -373,6 +475,7 @@ def test_large_is_what_takes_long(engine: ServedEngine) -> None:
         engine.open_channel(f"SELECT {sql} FROM T WHERE X BETWEEN ? AND ?")
     assert engine.is_large("t", 4096)
     engine.execute("CREATE STREAM W (X REAL)")
-    assert not engine.is_large("W", 1 << 20)
-    with pytest.raises(InvariantBroken):
-        engine.upserting_columns("W", {"X": np.zeros(2)}, None)
+    assert not engine.is_large("W", 4096)
+    for size in (3, 4, 5, 6):
+        engine.attend(f"SELECT MIN(X) FROM W [ROWS {size}]", [])
+    assert engine.is_large("w", 4096)
