@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from hullcast.broker.scheduling.policy import FairShare, Item
 from hullcast.broker.warehouse.board import Answer, Load
 from hullcast.broker.warehouse.line import QuestionLine
-from hullcast.broker.warehouse.policies.fifo import Fifo
 from hullcast.broker.warehouse.policies.policy import in_turn
+from hullcast.broker.warehouse.policies.simple import Fifo
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:

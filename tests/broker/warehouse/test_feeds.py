@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hullcast.broker.warehouse.board import Board, Feed, Load, Question
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.broker.warehouse.policies.group_and_run import GroupAndRun, grouped
-from hullcast.broker.warehouse.policies.myopic import Myopic
 from hullcast.broker.warehouse.policies.policy import WarehousePolicy
+from hullcast.broker.warehouse.policies.simple import Myopic
 from hullcast.sim.experiments.studies.scheduling.feeds import EAGER_LIMIT, eager_bound
 from hullcast.sim.experiments.studies.scheduling.simulated import SimulatedWarehouse
 

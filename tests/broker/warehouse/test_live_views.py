@@ -13,7 +13,7 @@ from hullcast.broker.warehouse.board import Board, Load, Question
 from hullcast.broker.warehouse.live_feeds import FeedWorld
 from hullcast.broker.warehouse.live_views import MOST_WAIT_S, LiveView, ViewTurns
 from hullcast.broker.warehouse.looks import FileLooks
-from hullcast.broker.warehouse.policies.fifo import Fifo
+from hullcast.broker.warehouse.policies.simple import Fifo
 from hullcast.broker.warehouse.turns import Turns
 from hullcast.broker.warehouse.view_file import ViewLife
 from tests.broker.warehouse.test_files import life_of
