@@ -27,7 +27,6 @@ from hullcast.broker.tables.ingest import Encoded, ingest
 from hullcast.broker.tables.schema import ColumnType
 from hullcast.broker.tables.store import TableStore
 from hullcast.broker.tables.values import decode_column
-from hullcast.broker.warehouse.coalesce import coalesced
 from hullcast.broker.warehouse.files import (
     FOLDER,
     FileBounds,
@@ -43,14 +42,15 @@ from hullcast.network.wire.errors import LoadFailed
 from hullcast.network.wire.values import from_list
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from hullcast.broker.log.changes import ChangeBatch
     from hullcast.broker.log.run import LogPosition
     from hullcast.broker.log.source import Base, ChangeBlock
     from hullcast.broker.tables.interning import Interner
     from hullcast.broker.tables.schema import Table
-    from hullcast.network.wire.arrays import Floats
+    from hullcast.network.wire.arrays import Floats, Ints
 
 #: How often a load begins again because the log or a checkpoint was cut under its hands.
 _ATTEMPTS = 5
@@ -302,6 +302,25 @@ def _apply_whole(file: TableFile, block: ChangeBlock) -> int:
     file.remove(words.gone)
     _put(file, words.rows, block.interner)
     return int(words.rows.shape[1] + len(words.gone))
+
+
+def last_words(keys: Floats) -> Ints:
+    """Where each distinct key occurs last, ordered by key. Keys are codes, none of them NULL."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    last: Ints = order[np.append(ordered[1:] != ordered[:-1], np.ones(min(1, len(keys)), np.bool_))]
+    return last
+
+
+def coalesced(batches: Sequence[ChangeBatch], key: int) -> tuple[Floats, Floats]:
+    """What became of the keys (the column at `key`) that changed in batches of whole rows, which follow each other: the
+    rows that are there, of shape (columns, rows), and the keys of those that are gone; both ordered by the codes of
+    their keys."""
+    cells = batches[0].cells if len(batches) == 1 else np.concatenate([batch.cells for batch in batches], axis=1)
+    deleted = np.repeat([batch.deleted for batch in batches], [batch.cells.shape[1] for batch in batches])
+    last = last_words(cells[key])
+    is_gone = deleted[last]
+    return cells[:, last[~is_gone]], cells[key, last[is_gone]]
 
 
 class LastWords(NamedTuple):

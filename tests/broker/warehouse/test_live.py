@@ -95,7 +95,7 @@ async def test_an_answer_is_worth_what_its_reader_saw_though_a_load_has_ended_si
 async def test_a_view_that_is_being_made_holds_up_no_load_and_is_given_up_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hullcast.broker.warehouse.view_builds.BUILD_S", 0.01)
+    monkeypatch.setattr("hullcast.broker.warehouse.live_loads.BUILD_S", 0.01)
     said: list[object] = []
     warehouse = LiveWarehouse(
         Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30)),

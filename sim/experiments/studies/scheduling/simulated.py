@@ -12,8 +12,8 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from hullcast.broker.scheduling.places import SimulatedTime, TaskPlaces
 from hullcast.broker.warehouse.board import Answer, Board, Feed, Load
+from hullcast.sim.experiments.studies.scheduling.places import SimulatedTime, TaskPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
