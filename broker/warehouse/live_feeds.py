@@ -44,7 +44,7 @@ READY_S = 0.0
 #: Seconds that changes wait at most, however little they would take: the log is kept for some time only.
 MOST_WAIT_S = 10.0
 
-AnyLoader = TypeVar("AnyLoader", bound=FileLoader[Any, Any])
+AnyLoader = TypeVar("AnyLoader", bound=FileLoader[Any, Any, Any])
 Found = TypeVar("Found")
 
 
