@@ -31,7 +31,7 @@ from hullcast.broker.warehouse.messages import (
 )
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.broker.warehouse.turns import Turns
-from hullcast.broker.warehouse.workers import Hand, Lane, Workers
+from hullcast.broker.warehouse.workers import Hand, WorkLane, Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,10 +61,10 @@ class LiveWarehouse:
             Answer: self._questions,
             MakeView: self._builds,
         }
-        self._shared = Lane(begin.places, self._choose)
-        self._views_lane = Lane(0, self._view_turns.next)  # one place if there are views
-        self._long_lane = Lane(0, lambda now: None)  # see `_make_way`
-        self._builds_lane = Lane(0, self._builds.next)  # one place from the first on
+        self._shared = WorkLane(begin.places, self._choose)
+        self._views_lane = WorkLane(0, self._view_turns.next)  # one place if there are views
+        self._long_lane = WorkLane(0, lambda now: None)  # see `_make_way`
+        self._builds_lane = WorkLane(0, self._builds.next)  # one place from the first on
         self._workers = Workers(directory, begin.disk, self._on_worker, self.on_quiet, self._on_death, self._fill_soon)
         self._filling: asyncio.Handle | None = None  # about to
         self._gathered: asyncio.TimerHandle | None = None  # when there is something to load, if nothing happens before
@@ -116,7 +116,7 @@ class LiveWarehouse:
             if new.APART:
                 self._one_more_for(self._views_lane)  # no promise shall wait behind queries and loads
 
-    def _one_more_for(self, lane: Lane, places: int = 1) -> None:
+    def _one_more_for(self, lane: WorkLane, places: int = 1) -> None:
         """So many places at least, with a worker for each."""
         while lane.places < places:
             lane.places += 1
@@ -164,7 +164,7 @@ class LiveWarehouse:
         self._turns.come_forward(now)
         return self._turns.next(self._workers.doing(self._shared), now)
 
-    def _begin(self, task: LiveTask, hand: Hand, lane: Lane, now: float) -> None:
+    def _begin(self, task: LiveTask, hand: Hand, lane: WorkLane, now: float) -> None:
         hand.doing, hand.lane, hand.began = task, lane, now
         limit_s = self._work[type(task)].begin(task, hand, now)
         if limit_s is not None:

@@ -35,7 +35,7 @@ OneTask = TypeVar("OneTask", Load, Answer, MakeView)
 
 
 @dataclass(eq=False, slots=True)
-class Lane:
+class WorkLane:
     """Tasks of which so many are done side by side; `choose` says what is next (None: nothing for now)."""
 
     places: int
@@ -49,7 +49,7 @@ class Hand:
     process: int
     end: MessageEnd
     doing: LiveTask | None = None
-    lane: Lane | None = None
+    lane: WorkLane | None = None
     began: float = 0.0
     limit: asyncio.TimerHandle | None = None
 
@@ -122,7 +122,7 @@ class Workers:
         """One that has nothing to do."""
         return next((hand for hand in self._hands if hand.doing is None), None)
 
-    def doing(self, lane: Lane) -> list[LiveTask]:
+    def doing(self, lane: WorkLane) -> list[LiveTask]:
         """What is being done in a lane."""
         return [hand.doing for hand in self._hands if hand.doing is not None and hand.lane is lane]
 
