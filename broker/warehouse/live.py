@@ -31,7 +31,7 @@ from hullcast.broker.warehouse.messages import (
 )
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.broker.warehouse.turns import Turns
-from hullcast.broker.warehouse.workers import Hand, WorkLane, Workers
+from hullcast.broker.warehouse.workers import Hand, Workers, WorkLane
 
 if TYPE_CHECKING:
     from collections.abc import Callable
