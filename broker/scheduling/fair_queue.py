@@ -53,7 +53,6 @@ class FairQueue(Generic[T]):
       Q2  An owner has its turn if something of it waits and fewer than `at_once` are served, ranked as FairShare says.
       Q3  Owners with something waiting are ranked by how many items and how many bytes wait: the most first, of equal
           ones the one whose first item came first.
-      Q4  Items with a deadline that wait are ranked by it.
     """
 
     def __init__(self, at_once: int) -> None:
@@ -65,7 +64,6 @@ class FairQueue(Generic[T]):
         self._waiting = 0
         self._turns: Ranking[str] = Ranking()
         self._most: dict[Measure, Ranking[str]] = {"items": Ranking(), "bytes": Ranking()}
-        self._deadlines: Ranking[T] = Ranking()
         self.serving = 0
         self.held_bytes = 0  # of all items, waiting or served
 
@@ -80,8 +78,6 @@ class FairQueue(Generic[T]):
         owner.waiting_bytes += item.size_bytes
         self._waiting += 1
         self.held_bytes += item.size_bytes
-        if item.deadline is not None:
-            self._deadlines.set(item, item.deadline)
         self._rank(item.owner)
 
     def remove(self, item: T) -> None:
@@ -120,7 +116,6 @@ class FairQueue(Generic[T]):
         del owner.waiting[item.number]
         owner.waiting_bytes -= item.size_bytes
         self._waiting -= 1
-        self._deadlines.drop(item)
 
     def _rank(self, name: str) -> None:
         """Q2 and Q3 for one owner; forget it if it has nothing."""
@@ -185,32 +180,25 @@ class FairQueue(Generic[T]):
         """The item of an owner that came last; something of it waits."""
         return next(reversed(self._owners[owner].waiting.values()))
 
-    def most_urgent(self) -> T | None:
-        """The item that waits with the earliest deadline."""
-        return self._deadlines.first()
-
     @property
     def steps(self) -> int:
         """Entries of rankings that were looked at, ever."""
         return sum(ranking.steps for ranking in self._rankings())
 
     def _rankings(self) -> list[Ranking[Any]]:
-        return [self._turns, self._deadlines, *self._most.values()]
+        return [self._turns, *self._most.values()]
 
     def check(self) -> None:
-        """Raise InvariantBroken unless Q1 to Q4 hold; looks at everything."""
+        """Raise InvariantBroken unless Q1 to Q3 hold; looks at everything."""
         for ranking in self._rankings():
             ranking.check()
         counts: Counter[str] = Counter()
-        turns, most, deadlines = {}, {}, {}
+        turns, most = {}, {}
         for name, owner in self._owners.items():
             size = sum(item.size_bytes for item in owner.waiting.values())
             counts += Counter(waiting=len(owner.waiting), serving=owner.serving, bytes=size + owner.serving_bytes)
             if size != owner.waiting_bytes or not (owner.waiting or owner.serving):
                 raise InvariantBroken(f"Q1: owner {name} has {size} bytes waiting, counted as {owner.waiting_bytes}")
-            for item in owner.waiting.values():
-                if item.deadline is not None:
-                    deadlines[item] = item.deadline
             if owner.waiting:
                 first = min(owner.waiting)
                 most[name] = ((-len(owner.waiting), first), (-size, first))
@@ -224,5 +212,3 @@ class FairQueue(Generic[T]):
         for at, measure in enumerate(self._most.values()):
             if {name: ranks[at] for name, ranks in most.items()} != {name: measure.rank(name) for name in measure}:
                 raise InvariantBroken("Q3: owners are ranked by other amounts than they have waiting")
-        if deadlines != {item: self._deadlines.rank(item) for item in self._deadlines}:
-            raise InvariantBroken("Q4: other deadlines than those of the items that wait")

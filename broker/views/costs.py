@@ -19,12 +19,11 @@ Pure: whoever measures says what it was.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
-from collections import deque
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil, exp, isfinite, log
+from math import exp, isfinite, log
 from typing import Protocol
 
 import numpy as np
@@ -184,21 +183,13 @@ class LearnedCost:
 
     Before the first measurement f is the line given as a guess.
 
-    `of` is what to expect. `at_most` is what to promise: `CERTAINTY` of the latest batches took no longer.
-
-    Cost: `of` and `at_most` a microsecond, `learn` some tens.
+    Cost: `of` a microsecond, `learn` some tens.
     """
 
     #: What a batch counts after one more of its class, and after one more of another class.
     MEMORY, ELSEWHERE = 0.9, 0.95
     #: A class counts at least so much: what large batches took is worth knowing when there were only small ones.
     LEAST = 0.02
-    #: Which part of all batches takes no longer than `at_most`; of how many it is learned.
-    CERTAINTY, LATEST = 0.999, 1024
-    #: Until so many batches are known, they are taken to differ by this factor at least.
-    FEW, FACTOR = 32, 2.0
-    #: A pause of the machine that can hit any batch, however small: what is beyond it is in proportion.
-    PAUSE_S = 1e-3
     #: Times are at least this long, so that there is a logarithm.
     SHORTEST_S = 1e-9
 
@@ -206,9 +197,6 @@ class LearnedCost:
         self._guess = LinearCost(row_s, fixed_s)
         self._classes: dict[int, list[float]] = {}  # by power of two: weight, mean size, mean seconds, largest size
         self._curve: CurveCost | LinearCost = self._guess
-        self._latest: deque[float] = deque()  # measured / expected
-        self._ordered: list[float] = []  # the same, sorted
-        self._factor = self.FACTOR
         self._line: tuple[float, float] | None = None  # `fitted`, until something is learned
         self.batches = 0
 
@@ -217,8 +205,6 @@ class LearnedCost:
         if rows <= 0 or not took_s >= 0 or not isfinite(took_s):
             return
         took_s = max(took_s, self.SHORTEST_S)
-        if self.batches:  # the first has only a guess to be compared with
-            self._compare((took_s + self.PAUSE_S) / (self.of(rows) + self.PAUSE_S))
         self.batches += 1
         which = rows.bit_length()
         for each, known in list(self._classes.items()):
@@ -237,7 +223,7 @@ class LearnedCost:
 
     def kept(self) -> list[list[float]]:
         """What was learned, so that another one can begin with it: by class of sizes its weight, mean size, mean
-        seconds and largest size. What batches differed by is not in it."""
+        seconds and largest size."""
         return [list(self._classes[each]) for each in sorted(self._classes)]
 
     def begin_with(self, kept: Sequence[Sequence[float]]) -> None:
@@ -253,29 +239,12 @@ class LearnedCost:
             self.batches = len(classes)
             self._draw()
 
-    def _compare(self, ratio: float) -> None:
-        self._latest.append(ratio)
-        insort(self._ordered, ratio)
-        if len(self._latest) > self.LATEST:
-            del self._ordered[bisect_right(self._ordered, self._latest.popleft()) - 1]
-        high = self._ordered[ceil(self.CERTAINTY * len(self._ordered)) - 1]
-        self._factor = max(high, self.FACTOR if self.batches < self.FEW else 1.0)
-
     def of(self, k: int) -> float:
         """Seconds that k changes are expected to take."""
         return self._curve.of(k)
 
     def largest_within(self, limit_s: float) -> int:
         return self._curve.largest_within(limit_s)
-
-    def at_most(self, k: int) -> float:
-        """Seconds that k changes hardly ever exceed. Monotone and subadditive, as `of` is."""
-        return (self._curve.of(k) + self.PAUSE_S) * self._factor - self.PAUSE_S if k > 0 else 0.0
-
-    @property
-    def promised(self) -> CostFunction:
-        """`at_most` as a cost function, for planners that keep a promise rather than an expectation."""
-        return _Promised(self)
 
     @property
     def fitted(self) -> tuple[float, float]:
@@ -298,18 +267,3 @@ class LearnedCost:
         """Raise AssertionError if C1 to C3 do not hold."""
         if isinstance(self._curve, CurveCost):
             self._curve.check()
-        assert self._ordered == sorted(self._latest)
-        assert self._factor >= 1.0 or not self.batches
-
-
-@dataclass(frozen=True, slots=True)
-class _Promised:
-    """What a learned cost hardly ever exceeds."""
-
-    learned: LearnedCost
-
-    def of(self, k: int) -> float:
-        return self.learned.at_most(k)
-
-    def largest_within(self, limit_s: float) -> int:
-        return largest_within(self.of, limit_s)

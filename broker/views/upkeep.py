@@ -22,15 +22,13 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.views.costs import CheaperCost, LearnedCost, LinearCost
-from hullcast.broker.views.planners.naive import Naive
-from hullcast.broker.views.planners.planner import emptied, taken
-from hullcast.broker.views.planners.thrifty import Thrifty
+from hullcast.broker.views.planner import Thrifty, taken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hullcast.broker.views.costs import CostFunction
-    from hullcast.broker.views.planners.planner import ViewPlanner
+    from hullcast.broker.views.planner import ViewPlanner
 
 #: What a refresh takes besides propagating, whatever is pending: messages between processes, and a place for it.
 OVERHEAD_S = 0.002
@@ -97,7 +95,6 @@ class Upkeep:
         self._cheaper: list[CostFunction] = list(self.costs.values())
         self._kept_at = -inf
         self.planner = planner or Thrifty()
-        self._naive = Naive()
         self._naive_pending = dict.fromkeys(self.tables, 0)
         self.changes = 0
         self.propagations = self.recomputations = 0
@@ -118,9 +115,7 @@ class Upkeep:
         """Changes of a table are pending from now on."""
         self.changes += rows
         self._naive_pending[table] += rows
-        costs = self._ordered_costs()
-        pending = list(self._naive_pending.values())
-        if self._naive.next(pending, costs, self.limit_s, now):
+        if self.refresh_s(self._naive_pending) > self.limit_s:
             self._refresh_naively()
 
     def propagated(self, done: Propagation, pending: Mapping[str, int], now: float) -> None:
@@ -161,7 +156,7 @@ class Upkeep:
             self.share = max(LEAST_SHARE, CUT * self.share)
 
     def _refresh_naively(self) -> None:
-        self.naive_s += taken(list(self._naive_pending.values()), self._ordered_costs())
+        self.naive_s += self.refresh_s(self._naive_pending)
         self._naive_pending = dict.fromkeys(self.tables, 0)
 
     # -- deltas, or all again ------------------------------------------------------------------------------
@@ -219,21 +214,16 @@ class Upkeep:
 
     def due(self, pending: Mapping[str, int], now: float) -> tuple[str, ...]:
         """The tables to propagate now; () if all can wait."""
-        chosen = self.planner.next([pending[table] for table in self.tables], self._ordered_costs(), self.limit_s, now)
+        chosen = self.planner.next([pending[table] for table in self.tables], self._cheaper, self.limit_s, now)
         return tuple(self.tables[number] for number in chosen)
 
     def refresh_s(self, pending: Mapping[str, int]) -> float:
         """What a refresh is expected to take now."""
-        return taken([pending[table] for table in self.tables], self._ordered_costs())
+        return taken([pending[table] for table in self.tables], self._cheaper)
 
     def check(self, pending: Mapping[str, int]) -> None:
         """Assert that what is pending is expected to take at most the limit, as it is whenever nothing is due."""
         assert self.refresh_s(pending) <= self.limit_s, f"{self.refresh_s(pending)} s pending of {self.limit_s} s"
-
-    def left_after(self, pending: Mapping[str, int], tables: Sequence[str]) -> float:
-        """What a refresh is expected to take when these tables were propagated."""
-        numbers = [self.tables.index(table) for table in tables]
-        return taken(emptied([pending[table] for table in self.tables], numbers), self._ordered_costs())
 
     def facts(self, pending: Mapping[str, int]) -> dict[str, Any]:
         """For people."""
@@ -257,6 +247,3 @@ class Upkeep:
                 table: dict(zip(("batch_s", "row_s"), cost.fitted, strict=True)) for table, cost in self.costs.items()
             },
         }
-
-    def _ordered_costs(self) -> list[CostFunction]:
-        return self._cheaper

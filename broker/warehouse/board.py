@@ -20,8 +20,8 @@ Loads go to a sequence number that once was the `horizon`: no release lies acros
 made one).
 
 Of feeds we speak as Bateni et al. (2009) do. A release covers the time since the one before (`since`, `at`], its
-length. Staleness is the time since the release up to which a table is current. A load takes all that is pending as one
-batch; its flow time is from the beginning of the time it covers to its end, and stretch is flow time by length.
+length. A load takes all that is pending as one batch; its flow time is from the beginning of the time it covers to its
+end, and stretch is flow time by length.
 """
 
 from __future__ import annotations
@@ -165,20 +165,15 @@ class Feed:
     cost: LoadCost = field(default_factory=LoadCost)
     reads: int = 0
 
-    current_at: float = field(init=False)  # the release up to which it is current
     released_at: float = field(init=False)  # the last release
 
     # what it amounted to
     loads: int = 0
     loaded_rows: int = 0
     stretch: float = 0.0  # the largest
-    penalty: float = 0.0  # sum of squared flow times of batches
-    low: float = 0.0  # sum of squared lengths of releases: half of it is the least that staleness can sum up to
-    _staleness: float = 0.0  # summed up to `_summed_at`
-    _summed_at: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.current_at = self.released_at = self._summed_at = self.began
+        self.released_at = self.began
 
     @property
     def pending_rows(self) -> int:
@@ -190,23 +185,9 @@ class Feed:
         """Whether its file is right for any sequence number."""
         return True
 
-    def staleness(self, now: float) -> float:
-        """Seconds since the release up to which it is current."""
-        return now - self.current_at
-
     def lag(self, now: float) -> float:
         """Seconds since the oldest update that is not applied was acknowledged; 0 if there is none."""
         return now - self.pending[0].at if self.pending else 0.0
-
-    def total_staleness(self, now: float) -> float:
-        """Staleness summed over time, from the beginning to now."""
-        return self._staleness + _area(self._summed_at - self.current_at, now - self.current_at)
-
-    @property
-    def loaded_staleness(self) -> float:
-        """Staleness summed up to the end of the last load: at most half of `penalty`, and at least half of `low` if
-        nothing is pending."""
-        return self._staleness
 
     def typical_period(self) -> float | None:
         """The period as declared, or as seen lately; None if nothing is known."""
@@ -227,19 +208,18 @@ class Feed:
         elif load.batch:
             self.version = load.batch[-1].through
         if load.batch:
-            self._count(load, now)
-            self.current_at = load.batch[-1].at
-            self.penalty += (now - load.batch[0].since) ** 2
+            self._count(load)
             stretches = ((now - each.since) / each.length for each in load.batch if each.length)
             self.stretch = max(self.stretch, *stretches, 0.0)
 
-    def _count(self, load: Load, now: float) -> None:
-        self._staleness, self._summed_at = self.total_staleness(now), now
+    def _count(self, load: Load) -> None:
         self.loads += 1
         self.loaded_rows += sum(release.rows for release in load.batch)
 
-    def _see_period(self, length: float) -> None:
-        if length > 0:
+    def came(self, release: Release) -> None:
+        """Updates were released."""
+        self.released_at = release.at
+        if (length := release.length) > 0:
             seen = self.seen_period_s
             self.seen_period_s = length if seen is None else seen + PERIOD_SHARE * (length - seen)
 
@@ -305,8 +285,7 @@ class ViewFeed(Feed):
         """Changes were propagated."""
         self.loaded = self.version = max(self.loaded, load.through)
         self.take(load.only or self.behind, load.through)
-        self._count(load, now)
-        self.current_at = min((release.since for release in self.pending), default=self.released_at)
+        self._count(load)
 
     def _merge(self) -> None:
         self.pending = deque(sorted(each for releases in self.behind.values() for each in releases))
@@ -316,11 +295,6 @@ class ViewFeed(Feed):
         for table, releases in self.behind.items():
             assert self._rows.get(table, 0) == sum(release.rows for release in releases), table
         assert list(self.pending) == sorted(each for releases in self.behind.values() for each in releases)
-
-
-def _area(before: float, after: float) -> float:
-    """Under staleness as it grows from one value to another."""
-    return (after * after - before * before) / 2
 
 
 class Board:
@@ -341,10 +315,6 @@ class Board:
         """One more table."""
         self.feeds[feed.name] = feed
 
-    def weighted_staleness(self, now: float) -> float:
-        """Staleness of all tables, each times its weight, summed over time."""
-        return sum(feed.weight * feed.total_staleness(now) for feed in self.feeds.values())
-
     def remove(self, table: str) -> None:
         """A table was dropped."""
         del self.feeds[table]
@@ -357,9 +327,7 @@ class Board:
         """Updates of a table were acknowledged."""
         feed = self.feeds[table]
         release = Release(first, through, rows, at, feed.released_at)
-        feed.released_at = at
-        feed.low += release.length**2
-        feed._see_period(release.length)
+        feed.came(release)
         last = feed.pending[-1] if feed.pending else release
         if len(feed.pending) < MOST_PENDING or (feed.loading is not None and last.through <= feed.loading.through):
             feed.pending.append(release)  # the last one is being loaded: what is added to it would be taken as loaded
@@ -454,7 +422,7 @@ class Board:
     def left(self, feed: Feed, release: Release | None) -> None:
         """What is left of a table's first pending release, of which a part was loaded; None: no update."""
         if release is None:
-            feed.current_at = max(feed.current_at, feed.pending.popleft().at)
+            feed.pending.popleft()
         else:
             feed.pending[0] = release
 

@@ -146,6 +146,14 @@ class LoadedFile:
         """Make the tables in a new file."""
         raise NotImplementedError
 
+    def index(self) -> None:
+        """Make the indexes, when the rows of a new file are there."""
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """Remove all rows, within a load."""
+        raise NotImplementedError
+
     def begin(self, bounds: FileBounds) -> None:
         """Begin a load."""
         bounds.set(self._database)
@@ -160,7 +168,7 @@ class LoadedFile:
         finally:
             self.undo()
 
-    def attach(self, path: Path, name: str = "base") -> None:
+    def attach(self, path: Path, name: str) -> None:
         """Open a checkpoint, or a table's file, beside this one before a load begins; FileNotFoundError if it is not
         there."""
         immutable = "" if path.parent.name == FOLDER else "&immutable=1"
@@ -172,7 +180,7 @@ class LoadedFile:
                 raise
             raise FileNotFoundError(f"{path} is not there") from error
 
-    def detach(self, name: str = "base") -> None:
+    def detach(self, name: str) -> None:
         """Close the checkpoint, after a load."""
         with suppress(sqlite3.Error):
             self._database.execute(f"DETACH {name}")
@@ -246,23 +254,22 @@ class TableFile(LoadedFile):
             key = quoted(self.life.table.key_column.name)
             self._database.execute(f"CREATE UNIQUE INDEX {OWN}key ON {quoted(self.life.table.name)} ({key})")
 
-    def copy(self, base: Base) -> Iterator[int]:
+    def copy(self, base: Base, schema: str) -> int:
         """Copy the rows of a checkpoint that was attached into the table, which has none, some at a time; gives how
-        many were copied each time."""
+        many there were."""
         if base.stored is None:
-            return
-        table, source = self.life.table, f"base.{quoted(base.stored)}"
+            return 0
+        table, source = self.life.table, f"{schema}.{quoted(base.stored)}"
         columns = ", ".join(copied_column(column) for column in table.columns)
         copy = f"INSERT INTO main.{quoted(table.name)} SELECT {columns} FROM {source}"
         order = f" ORDER BY {quoted(table.key_column.name)}"
         rowid = rowid_name(table)
         if rowid is None:  # columns hide all its names
-            yield self._database.execute(copy + order).rowcount
-            return
+            return self._database.execute(copy + order).rowcount
         (last,) = self._database.execute(f"SELECT max({rowid}) FROM {source}").fetchone()
-        for start in range(0, last or 0, _ROWS_COPIED):
-            some = f"{copy} WHERE {rowid} > ? AND {rowid} <= ?{order}"
-            yield self._database.execute(some, (start, start + _ROWS_COPIED)).rowcount
+        some = f"{copy} WHERE {rowid} > ? AND {rowid} <= ?{order}"
+        starts = range(0, last or 0, _ROWS_COPIED)
+        return sum(self._database.execute(some, (start, start + _ROWS_COPIED)).rowcount for start in starts)
 
     def clear(self) -> None:
         """Remove all rows, within a load."""

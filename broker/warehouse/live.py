@@ -2,7 +2,7 @@
 
 Everything here happens on the event loop of the warehouse process (`broker/warehouse/process.py`), and takes moments:
 rows are read and written by workers (`workers.py`). Which task is next is said by `turns.py`, for views by
-`live_views.py`; what a task is, and what becomes of it, by `live_loads.py`, `live_questions.py` and `view_builds.py`.
+`live_feeds.py`; what a task is, and what becomes of it, by `live_loads.py` and `live_questions.py`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hullcast.broker.scheduling.places import TaskPlaces
 from hullcast.broker.warehouse.board import Answer, Board, Load
-from hullcast.broker.warehouse.live_loads import LiveLoads
+from hullcast.broker.warehouse.live_feeds import ViewTurns
+from hullcast.broker.warehouse.live_loads import LiveLoads, ViewBuilds
 from hullcast.broker.warehouse.live_questions import LiveQuestions
-from hullcast.broker.warehouse.live_views import ViewTurns
 from hullcast.broker.warehouse.messages import (
     Ask,
     Begin,
@@ -32,13 +31,12 @@ from hullcast.broker.warehouse.messages import (
 )
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.broker.warehouse.turns import Turns
-from hullcast.broker.warehouse.view_builds import ViewBuilds
-from hullcast.broker.warehouse.workers import Hand, Workers
+from hullcast.broker.warehouse.workers import Hand, Workers, WorkLane
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.broker.warehouse.work import LiveTask, LiveWork
+    from hullcast.broker.warehouse.workers import LiveTask, LiveWork
 
 #: Seconds after which the propagation of changes into a view makes way for other views, and how many go on beside them.
 LONG_S, MOST_LONG = 0.2, 2
@@ -63,27 +61,18 @@ class LiveWarehouse:
             Answer: self._questions,
             MakeView: self._builds,
         }
-        self._places: TaskPlaces[LiveTask] = TaskPlaces(begin.places, self._choosing(self._choose), self._begin)
-        self._views_place = self._more_places(self._view_turns.next, self._begin_apart)  # one if there are views
-        self._long_places = self._more_places(lambda now: None, self._begin)  # see `_make_way`
-        self._builds_place = self._more_places(self._builds.next, self._begin)  # one from the first on
+        self._shared = WorkLane(begin.places, self._choose)
+        self._views_lane = WorkLane(0, self._view_turns.next)  # one place if there are views
+        self._long_lane = WorkLane(0, lambda now: None)  # see `_make_way`
+        self._builds_lane = WorkLane(0, self._builds.next)  # one place from the first on
         self._workers = Workers(directory, begin.disk, self._on_worker, self.on_quiet, self._on_death, self._fill_soon)
         self._filling: asyncio.Handle | None = None  # about to
         self._gathered: asyncio.TimerHandle | None = None  # when there is something to load, if nothing happens before
         self._long_propagations = 0
 
-    def _more_places(
-        self, choose: Callable[[float], LiveTask | None], begin: Callable[[LiveTask, float], None]
-    ) -> TaskPlaces[LiveTask]:
-        return TaskPlaces(0, self._choosing(choose), begin)
-
-    def _choosing(self, choose: Callable[[float], LiveTask | None]) -> Callable[[float], LiveTask | None]:
-        """A choice that is made only if there is a worker."""
-        return lambda now: choose(now) if self._workers.free() is not None else None
-
     async def start(self) -> None:
         """Fork the workers."""
-        await self._workers.start(self._places.places)
+        await self._workers.start(self._shared.places)
 
     def stop(self) -> None:
         """Kill the workers."""
@@ -100,7 +89,7 @@ class LiveWarehouse:
                 self.loads.released(message)
             case MakeView():
                 self._builds.put(message)
-                self._one_more_for(self._builds_place)  # it takes as long as reading its tables: nobody waits for that
+                self._one_more_for(self._builds_lane)  # it takes as long as reading its tables: nobody waits for that
             case Withdraw(number):
                 self._withdraw(number)
             case Known():
@@ -125,12 +114,12 @@ class LiveWarehouse:
         if new is not None:
             self._builds.known(new.life)
             if new.APART:
-                self._one_more_for(self._views_place)  # no promise shall wait behind queries and loads
+                self._one_more_for(self._views_lane)  # no promise shall wait behind queries and loads
 
-    def _one_more_for(self, place: TaskPlaces[LiveTask], places: int = 1) -> None:
+    def _one_more_for(self, lane: WorkLane, places: int = 1) -> None:
         """So many places at least, with a worker for each."""
-        while place.places < places:
-            place.places += 1
+        while lane.places < places:
+            lane.places += 1
             self._workers.one_more()
 
     def _withdraw(self, number: int) -> None:
@@ -161,29 +150,27 @@ class LiveWarehouse:
         self._filling, now = None, time.monotonic()
         self._turns.come_forward(now)
         gathered = self.board.gather(now)
-        for places in (self._views_place, self._places, self._builds_place):
-            places.fill(now)
+        for lane in (self._views_lane, self._shared, self._builds_lane):
+            while (hand := self._workers.free()) is not None and len(self._workers.doing(lane)) < lane.places:
+                task = lane.choose(now)
+                if task is None:
+                    break
+                self._begin(task, hand, lane, now)
         if self._gathered is not None:
             self._gathered.cancel()
         self._gathered = self._loop.call_later(gathered - now, self._fill_soon) if gathered < inf else None
 
     def _choose(self, now: float) -> LiveTask | None:
         self._turns.come_forward(now)
-        return self._turns.next(self._places.busy, now)
+        return self._turns.next(self._workers.doing(self._shared), now)
 
-    def _begin(self, task: LiveTask, now: float) -> None:
-        hand = self._workers.free()
-        assert hand is not None
-        hand.doing, hand.began = task, now
+    def _begin(self, task: LiveTask, hand: Hand, lane: WorkLane, now: float) -> None:
+        hand.doing, hand.lane, hand.began = task, lane, now
         limit_s = self._work[type(task)].begin(task, hand, now)
         if limit_s is not None:
             hand.limit = self._loop.call_later(limit_s, self._too_long, hand)
-
-    def _begin_apart(self, task: LiveTask, now: float) -> None:
-        hand = self._workers.free()
-        self._begin(task, now)
-        assert hand is not None
-        hand.limit = self._loop.call_later(LONG_S, self._make_way, hand)
+        elif lane is self._views_lane:
+            hand.limit = self._loop.call_later(LONG_S, self._make_way, hand)
 
     # -- what workers do -------------------------------------------------------------------------------------
 
@@ -213,14 +200,13 @@ class LiveWarehouse:
     def _make_way(self, hand: Hand) -> None:
         """A propagation takes long, because its changes join with very much, or the file is made again. It goes on, and
         another worker serves the other views. If several do already, it keeps the place of views until one ends."""
-        assert hand.doing is not None
         hand.limit = None
-        if len(self._long_places.busy) >= MOST_LONG:
+        if len(self._workers.doing(self._long_lane)) >= MOST_LONG:
             hand.limit = self._loop.call_later(LONG_S, self._make_way, hand)
             return
-        self._views_place.move(hand.doing, self._long_places)
+        hand.lane = self._long_lane
         self._long_propagations += 1
-        self._one_more_for(self._long_places, len(self._long_places.busy))
+        self._one_more_for(self._long_lane, len(self._workers.doing(self._long_lane)))
         self._fill_soon()
 
     def _stop(self, hand: Hand) -> None:
@@ -235,8 +221,6 @@ class LiveWarehouse:
         if hand.limit is not None:
             hand.limit.cancel()
             hand.limit = None
-        places = (self._views_place, self._long_places, self._builds_place, self._places)
-        next(place for place in places if task in place.busy).ended(task)
         work = self._work[type(task)]
         if (owner := work.owner(task)) is not None:
             self._turns.served(owner, now - hand.began, now)
@@ -258,14 +242,15 @@ class LiveWarehouse:
             self._builds.gone(process)
         self._view_turns.look_at_age(time.monotonic())
         self._fill_soon()  # time has passed: see `Turns._let_tables_go`
-        loading = sum(isinstance(task, Load) for task in self._places.busy)
+        shared = self._workers.doing(self._shared)
+        loading = sum(isinstance(task, Load) for task in shared)
         return Report(
             {
                 "policy": self._turns.policy.name,
                 "counters": self._turns.policy.counters(),
                 **self.loads.report(),
                 "waiting": self._turns.waiting,
-                "running": len(self._places.busy) - loading,
+                "running": len(shared) - loading,
                 "loading": loading,
                 "missed": self._questions.missed,
                 "load_failures": self.loads.failures,

@@ -35,7 +35,7 @@ from hullcast.broker.warehouse.messages import (
     SpooledPart,
     Tables,
 )
-from hullcast.broker.warehouse.work import LiveWork
+from hullcast.broker.warehouse.workers import LiveWork
 from hullcast.network.wire.errors import (
     ConnectionLost,
     DeadlineMissed,
@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from hullcast.broker.queries.reading import Plan
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.warehouse.board import Board, Release
-    from hullcast.broker.warehouse.live_loads import AnyFeed, LiveLoads
+    from hullcast.broker.warehouse.live_feeds import LiveFeed
+    from hullcast.broker.warehouse.live_loads import LiveLoads
     from hullcast.broker.warehouse.messages import Ask, Begin
     from hullcast.broker.warehouse.turns import Turns
     from hullcast.broker.warehouse.workers import Hand
@@ -159,7 +160,7 @@ class LiveQuestions(LiveWork[Answer]):
         else:
             self._spool(number).unlink(missing_ok=True)  # it was answered before this was known: the file may be left
 
-    def forget(self, feed: AnyFeed) -> None:
+    def forget(self, feed: LiveFeed) -> None:
         """A table or view is gone. A text may mean another one now, also one that a worker is reading."""
         for asked in list(self._asked.values()):
             if feed.name in asked.question.tables:
@@ -261,7 +262,7 @@ class LiveQuestions(LiveWork[Answer]):
         weighs = 0.0 < question.freshness < 1.0 and any(self._board.feeds[name].pending for name in tables)
         return () if weighs else tables
 
-    def _file(self, feed: AnyFeed, question: Question) -> FileOf:
+    def _file(self, feed: LiveFeed, question: Question) -> FileOf:
         """A table's file, and how far it may be loaded for a question that is ready: what a file holds is the same
         from its last update to the table's next one."""
         most = self._board.valid_until(feed.feed) if question.needs_common else inf

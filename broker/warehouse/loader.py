@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -27,7 +28,6 @@ from hullcast.broker.tables.ingest import Encoded, ingest
 from hullcast.broker.tables.schema import ColumnType
 from hullcast.broker.tables.store import TableStore
 from hullcast.broker.tables.values import decode_column
-from hullcast.broker.warehouse.coalesce import coalesced
 from hullcast.broker.warehouse.files import (
     FOLDER,
     FileBounds,
@@ -43,14 +43,15 @@ from hullcast.network.wire.errors import LoadFailed
 from hullcast.network.wire.values import from_list
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from hullcast.broker.log.changes import ChangeBatch
     from hullcast.broker.log.run import LogPosition
     from hullcast.broker.log.source import Base, ChangeBlock
     from hullcast.broker.tables.interning import Interner
     from hullcast.broker.tables.schema import Table
-    from hullcast.network.wire.arrays import Floats
+    from hullcast.network.wire.arrays import Floats, Ints
 
 #: How often a load begins again because the log or a checkpoint was cut under its hands.
 _ATTEMPTS = 5
@@ -75,12 +76,25 @@ class Loaded(NamedTuple):
     current: int
     last: int
     rows_read: int  # updates of the table in the log, and rows of a checkpoint
-    rows_written: int  # rows put and removed: each key once, among very many
-    took_s: float
-    position: LogPosition | None
 
 
-class FileLoader(Generic[OneLife, OneFile]):
+class Bases:
+    """What the rows of a file begin with, by table: a checkpoint, a table's own file, or nothing; and the names under
+    which these files are attached."""
+
+    def __init__(self, of: Mapping[Life, Base | Path | None]) -> None:
+        self.of = of
+        self.attached: dict[str, Path] = {}
+        self.names: dict[Life, str] = {}
+        for life, base in of.items():
+            if base is not None:
+                path = base.path if isinstance(base, tuple) else base
+                known = {path: name for name, path in self.attached.items()}
+                self.names[life] = known.get(path, f"base{len(known)}")
+                self.attached[self.names[life]] = path
+
+
+class FileLoader(ABC, Generic[OneLife, OneFile, Done]):
     """What loads of tables and of views have in common. Any number of loaders may load the files of a data directory,
     in processes of their own; but one load of a file at a time."""
 
@@ -93,9 +107,9 @@ class FileLoader(Generic[OneLife, OneFile]):
         self._source = TableSource(directory, self._identity)
         self._files = OpenFiles[OneFile](directory, self._identity, self.FILE)  # type: ignore[arg-type]
 
-    def build(self, life: OneLife, through: int) -> object:
+    @abstractmethod
+    def build(self, life: OneLife, through: int) -> Done:
         """Bring a file to a sequence number; one that is not there is made."""
-        raise NotImplementedError
 
     def discard(self, life: OneLife) -> None:
         """Remove a file, which a reader found damaged: it is made again when it is needed."""
@@ -126,12 +140,11 @@ class FileLoader(Generic[OneLife, OneFile]):
         self,
         life: OneLife,
         table: Life,
-        make: Callable[[bool], Done],
-        renew: Callable[[OneFile, bool], Done],
+        through: int,
         go_on: Callable[[OneFile], Done],
     ) -> Done:
-        """Load a file: from what it has; if the log does not reach back to that, without it; if there is none, `make`
-        it. Whether the log was found to have rows that lack columns is told. HistoryGone of a table if all is in vain.
+        """Load a file: from what it has (`go_on`); if the log does not reach back to that, without it; if there is
+        none, make it. HistoryGone of a table if all is in vain.
         """
 
         def load() -> Done:
@@ -140,10 +153,10 @@ class FileLoader(Generic[OneLife, OneFile]):
                 file = self._files.get(life)
                 try:
                     if file is None:
-                        done = make(partial)
+                        done = self._make(life, through, partial=partial)
                         self._files.get(life)  # stays open: what SQLite needs to read is there if the disk fills up
                         return done
-                    return renew(file, partial) if attempt else go_on(file)
+                    return self._renew(file, life, through, partial=partial) if attempt else go_on(file)
                 except FileNotFoundError as error:  # the log or a checkpoint was cut, before or under way
                     partial |= isinstance(error, PartialRowsError)
             raise gone(table, table.created + 1, readable_from(self._directory))
@@ -157,8 +170,47 @@ class FileLoader(Generic[OneLife, OneFile]):
                 self.discard(life)  # damaged: once more, from the beginning
                 return load()
 
+    def _make(self, life: OneLife, through: int, *, partial: bool) -> Done:
+        """A file that is not there."""
+        bases = Bases(self._bases(life, through, partial=partial))
+        with NewFile(self._directory, self._identity, life, self.FILE, bases.attached, self._bounds) as new:
+            file: OneFile = new.file  # type: ignore[assignment]  # as FILE says
+            done, state = self._fill(file, life, through, bases, file.index)
+            new.finish(state)
+        return done
 
-class Loader(FileLoader[Life, TableFile]):
+    def _renew(self, file: OneFile, life: OneLife, through: int, *, partial: bool) -> Done:
+        """A file that is there, without what it has. Readers have the old rows until the load ends."""
+        through = max(through, self._reached(file))
+        bases = Bases(self._bases(life, through, partial=partial))
+        try:
+            for name, path in bases.attached.items():
+                file.attach(path, name)
+            with file.loading(self._bounds):
+                file.clear()
+                done, state = self._fill(file, life, through, bases, lambda: None)
+                file.end(state)
+        finally:
+            for name in bases.attached:
+                file.detach(name)
+        return done
+
+    @abstractmethod
+    def _reached(self, file: OneFile) -> int:
+        """How far a file must be brought at least, if it is filled again."""
+
+    @abstractmethod
+    def _bases(self, life: OneLife, through: int, *, partial: bool) -> Mapping[Life, Base | Path | None]:
+        """What the rows of each table begin with; `partial`: the log has rows that lack columns."""
+
+    @abstractmethod
+    def _fill(
+        self, file: OneFile, life: OneLife, through: int, bases: Bases, index: Callable[[], None]
+    ) -> tuple[Done, FileState]:
+        """Bring a file without rows to a sequence number; `index` makes its indexes. How that went, and what it is."""
+
+
+class Loader(FileLoader[Life, TableFile, Loaded]):
     """Loads the tables of one data directory."""
 
     KIND, FILE = "table", TableFile
@@ -176,22 +228,12 @@ class Loader(FileLoader[Life, TableFile]):
                 return None
             return found
 
-    def load(self, life: Life, through: int, progress: Callable[[int], None] | None = None) -> Loaded:
+    def load(self, life: Life, through: int) -> Loaded:
         """Bring the file of a table to `through`, which is on disk in the log; a file that is further stays as it is.
 
-        `progress` is called with the number of rows read so far, now and then. LoadFailed if the disk refuses;
-        HistoryGone if neither the log nor a checkpoint has what is needed.
+        LoadFailed if the disk refuses; HistoryGone if neither the log nor a checkpoint has what is needed.
         """
-        began = time.perf_counter()
-        tell = progress or (lambda rows: None)
-        found = self._loading(
-            life,
-            life,
-            lambda _: self._make(life, through, tell),
-            lambda file, _: self._renew(file, life, through, tell),
-            lambda file: self._go_on(file, life, through, tell),
-        )
-        return found._replace(took_s=time.perf_counter() - began)
+        return self._loading(life, life, through, lambda file: self._go_on(file, life, through))
 
     build = load
 
@@ -211,97 +253,80 @@ class Loader(FileLoader[Life, TableFile]):
 
     # -- a load ------------------------------------------------------------------------------------------------
 
-    def _make(self, life: Life, through: int, progress: Callable[[int], None]) -> Loaded:
-        """A file that is not there."""
-        base = next(self._source.bases(life, through), None)
-        bases = {} if base is None else {"base": base.path}
-        with NewFile(self._directory, self._identity, life, TableFile, bases, self._bounds) as new:
-            tally = _Tally(progress, life.created)
-            self._begin_with(new.file, base, tally)
-            new.file.index()
-            self._apply(new.file, life, tally.last, through, None, tally)
-            loaded = tally.loaded(through, self._source.position)
-            new.finish(FileState(through, loaded.last, loaded.position))
-        return loaded
-
-    def _go_on(self, file: TableFile, life: Life, through: int, progress: Callable[[int], None]) -> Loaded:
+    def _go_on(self, file: TableFile, life: Life, through: int) -> Loaded:
         """A file that is there, from what it has."""
         with file.loading(self._bounds):
             current, last, start = file.state()
             if current >= through:
-                return Loaded(current, last, 0, 0, 0.0, start)
-            tally = _Tally(progress, last)
-            self._apply(file, life, current, through, start, tally)
-            loaded = tally.loaded(through, self._source.position)
-            file.end(FileState(through, loaded.last, loaded.position))
+                return Loaded(current, last, 0)
+            updates, last = self._apply(file, life, current, through, start, last)
+            file.end(FileState(through, last, self._source.position))
         file.tidy()
-        return loaded
+        return Loaded(through, last, updates)
 
-    def _renew(self, file: TableFile, life: Life, through: int, progress: Callable[[int], None]) -> Loaded:
-        """A file that is there, without what it has. Readers have the old rows until the load ends."""
-        base = next(self._source.bases(life, through), None)
-        if base is not None:
-            file.attach(base.path)
-        try:
-            with file.loading(self._bounds):
-                file.clear()
-                tally = _Tally(progress, life.created)
-                self._begin_with(file, base, tally)
-                self._apply(file, life, tally.last, through, None, tally)
-                loaded = tally.loaded(through, self._source.position)
-                file.end(FileState(through, loaded.last, loaded.position))
-        finally:
-            file.detach()
+    def _renew(self, file: TableFile, life: Life, through: int, *, partial: bool) -> Loaded:
+        done = super()._renew(file, life, through, partial=partial)
         file.tidy()
-        return loaded
+        return done
 
-    def _begin_with(self, file: TableFile, base: Base | None, tally: _Tally) -> None:
-        """The rows of a checkpoint. When the last update of the table before it was is not known: at its end at the
-        latest, which is what is noted."""
-        if base is not None:
-            for rows in file.copy(base):
-                tally.add(rows, rows)
-            tally.last = base.seq
+    def _reached(self, file: TableFile) -> int:
+        return 0
+
+    def _bases(self, life: Life, through: int, *, partial: bool) -> Mapping[Life, Base | Path | None]:
+        return {life: next(self._source.bases(life, through), None)}
+
+    def _fill(
+        self, file: TableFile, life: Life, through: int, bases: Bases, index: Callable[[], None]
+    ) -> tuple[Loaded, FileState]:
+        """When the last update of the table before a checkpoint was is not known: at its end at the latest, which is
+        what is noted."""
+        base, rows, last = bases.of[life], 0, life.created
+        if isinstance(base, tuple):
+            rows, last = file.copy(base, bases.names[life]), base.seq
+        index()
+        updates, last = self._apply(file, life, last, through, None, last)
+        return Loaded(through, last, rows + updates), FileState(through, last, self._source.position)
 
     def _apply(
-        self, file: TableFile, life: Life, after: int, through: int, start: LogPosition | None, tally: _Tally
-    ) -> None:
-        """Apply the changes behind `after`."""
+        self, file: TableFile, life: Life, after: int, through: int, start: LogPosition | None, last: int
+    ) -> tuple[int, int]:
+        """Apply the changes behind `after`: how many there were, and the last of them (or `last`)."""
+        updates = 0
         for block in self._source.changes(life, after, through, start):
             self._bounds.check()
-            written = _apply_partial(file, block) if is_partial(block) else _apply_whole(file, block)
-            tally.add(block.updates, written)
-            tally.last = block.last
-
-
-class _Tally:
-    """What a load has done so far."""
-
-    def __init__(self, progress: Callable[[int], None], last: int) -> None:
-        self._progress, self.last = progress, last
-        self._read = self._written = 0
-
-    def add(self, read: int, written: int) -> None:
-        """So many rows more."""
-        self._read += read
-        self._written += written
-        self._progress(self._read)
-
-    def loaded(self, current: int, position: LogPosition | None) -> Loaded:
-        """How it went, apart from the time."""
-        return Loaded(current, self.last, self._read, self._written, 0.0, position)
+            (_apply_partial if is_partial(block) else _apply_whole)(file, block)
+            updates, last = updates + block.updates, block.last
+        return updates, last
 
 
 # -- rows --------------------------------------------------------------------------------------------------
 
 
-def _apply_whole(file: TableFile, block: ChangeBlock) -> int:
+def _apply_whole(file: TableFile, block: ChangeBlock) -> None:
     """Write the last word on each key, in the order of the keys: then rows that stand together are written together."""
     table = file.life.table
     words = last_words_of(table, block)
     file.remove(words.gone)
     _put(file, words.rows, block.interner)
-    return int(words.rows.shape[1] + len(words.gone))
+
+
+def last_words(keys: Floats) -> Ints:
+    """Where each distinct key occurs last, ordered by key. Keys are codes, none of them NULL."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    last: Ints = order[np.append(ordered[1:] != ordered[:-1], np.ones(min(1, len(keys)), np.bool_))]
+    return last
+
+
+def coalesced(batches: Sequence[ChangeBatch], key: int) -> tuple[Floats, Floats]:
+    """What became of the keys (the column at `key`) that changed in batches of whole rows, which follow each other: the
+    rows that are there, of shape (columns, rows), and the keys of those that are gone; both ordered by the codes of
+    their keys."""
+    cells = batches[0].cells if len(batches) == 1 else np.concatenate([batch.cells for batch in batches], axis=1)
+    deleted = np.repeat([batch.deleted for batch in batches], [batch.cells.shape[1] for batch in batches])
+    last = last_words(cells[key])
+    is_gone = deleted[last]
+    return cells[:, last[~is_gone]], cells[key, last[is_gone]]
 
 
 class LastWords(NamedTuple):
@@ -332,7 +357,7 @@ def is_partial(block: ChangeBlock) -> bool:
     return any(batch.partial for batch in block.batches)
 
 
-def _apply_partial(file: TableFile, block: ChangeBlock) -> int:
+def _apply_partial(file: TableFile, block: ChangeBlock) -> None:
     """The same for rows that lack columns, as earlier versions logged them: what they lack is in the file, or in rows
     before them. So the rows concerned are read into a store, which does the rest."""
     table, interner = file.life.table, block.interner
@@ -351,7 +376,6 @@ def _apply_partial(file: TableFile, block: ChangeBlock) -> int:
     gone_keys = np.setdiff1d(keys, rows[table.key])
     file.remove(stored_cells(table, table.key, gone_keys, interner))
     _put(file, rows, interner)
-    return int(rows.shape[1] + len(gone_keys))
 
 
 def stored_cells(table: Table, position: int, codes: Floats, interner: Interner) -> list[Any]:

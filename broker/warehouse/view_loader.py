@@ -17,8 +17,9 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.warehouse.files import FileState, NewFile, file_of, is_transient
+from hullcast.broker.warehouse.files import FileState, file_of, is_transient
 from hullcast.broker.warehouse.loader import (
+    Bases,
     FileLoader,
     Loader,
     PartialRowsError,
@@ -67,13 +68,12 @@ class Propagated(NamedTuple):
 
     tables: dict[str, TablePropagated]
     built: bool
-    took_s: float
-    commit_s: float
+    commit_s: float = 0.0
     recomputed_s: float | None = None
     given_up: tuple[str, float] | None = None
 
 
-class ViewLoader(FileLoader[ViewLife, ViewFile]):
+class ViewLoader(FileLoader[ViewLife, ViewFile, Propagated]):
     """Maintains the views of one data directory."""
 
     KIND, FILE = "view", ViewFile
@@ -136,27 +136,24 @@ class ViewLoader(FileLoader[ViewLife, ViewFile]):
         LoadFailed if the disk refuses; HistoryGone if neither the log nor a checkpoint has what is needed. Now and then
         what was written must be moved into the file, and synced: without `tidy` that is left to `tidy()`.
         """
-        began = time.perf_counter()
         wanted = {fold(table): seq for table, seq in through.items()}
         most = max(wanted.values())
         done = self._loading(
             view,
             view.bases[0],
-            lambda whole: self._make(view, most, whole=whole),
-            lambda file, whole: self._renew(file, most, whole=whole),
+            most,
             lambda file: self._go_on(file, wanted, since or {}, recompute, deltas),
         )
-        done = done._replace(took_s=time.perf_counter() - began)
         if tidy:
-            with self._failing(view):
-                self.tidy(view)
+            self.tidy(view)
         return done
 
     def tidy(self, view: ViewLife) -> None:
         """Move what was written into the file, if it is much. That may take some time: the disk is waited for."""
-        file = self._files.get(view)
-        if file is not None:
-            file.tidy()
+        with self._failing(view):
+            file = self._files.get(view)
+            if file is not None:
+                file.tidy()
 
     def measure(self, view: ViewLife, table: str, changes: int) -> float:
         """Seconds to propagate so many changes of a table, without log and commit: rows of a sample are taken out, and
@@ -224,38 +221,14 @@ class ViewLoader(FileLoader[ViewLife, ViewFile]):
                 file.keep_deltas(deltas)
             ended = time.perf_counter()
             file.end(overall(states))
-        return Propagated(done, False, 0.0, time.perf_counter() - ended, recomputed_s)
+        return Propagated(done, False, time.perf_counter() - ended, recomputed_s)
 
-    def _make(self, view: ViewLife, through: int, *, whole: bool) -> Propagated:
-        """A file that is not there."""
-        bases = _Bases(self._bases(view, through, whole=whole))
-        with NewFile(self._directory, self._identity, view, ViewFile, bases.attached, self._bounds) as new:
-            done = self._fill(new.file, through, bases, new.file.index)
-            ended = time.perf_counter()
-            new.finish(overall(new.file.tables()))
-        return Propagated(done, True, 0.0, time.perf_counter() - ended)
+    def _reached(self, file: ViewFile) -> int:
+        return max(state.current for state in file.tables().values())
 
-    def _renew(self, file: ViewFile, through: int, *, whole: bool) -> Propagated:
-        """A file that is there, without what it has. Readers have the old rows until the load ends."""
-        through = max(through, *(state.current for state in file.tables().values()))
-        bases = _Bases(self._bases(file.view, through, whole=whole))
-        try:
-            for name, path in bases.attached.items():
-                file.attach(path, name)
-            with file.loading(self._bounds):
-                file.clear()
-                done = self._fill(file, through, bases, lambda: None)
-                ended = time.perf_counter()
-                file.end(overall(file.tables()))
-        finally:
-            for name in bases.attached:
-                file.detach(name)
-        return Propagated(done, True, 0.0, time.perf_counter() - ended)
-
-    def _bases(self, view: ViewLife, through: int, *, whole: bool) -> dict[Life, Base | Path | None]:
-        """What the copies of each table begin with: a checkpoint, or nothing; its own file, brought that far, if the
-        log has rows that lack columns."""
-        if not whole:
+    def _bases(self, view: ViewLife, through: int, *, partial: bool) -> dict[Life, Base | Path | None]:
+        """A checkpoint, or nothing; a table's own file, brought that far, if the log has rows that lack columns."""
+        if not partial:
             return {life: next(self._source.bases(life, through), None) for life in view.bases}
         loader = Loader(self._directory, self._bounds)
         try:
@@ -266,8 +239,8 @@ class ViewLoader(FileLoader[ViewLife, ViewFile]):
         return {life: file_of(self._directory, life) for life in view.bases}
 
     def _fill(
-        self, file: ViewFile, through: int, bases: _Bases, index: Callable[[], None]
-    ) -> dict[str, TablePropagated]:
+        self, file: ViewFile, view: ViewLife, through: int, bases: Bases, index: Callable[[], None]
+    ) -> tuple[Propagated, FileState]:
         """Copies and result of a file without rows."""
         done = {}
         for life in file.view.bases:
@@ -293,7 +266,7 @@ class ViewLoader(FileLoader[ViewLife, ViewFile]):
             done[fold(life.table.name)] = TablePropagated(state.current, state.last, updates, took_s)
         index()
         _compute(file.compute, file, done)
-        return done
+        return Propagated(done, True), overall(file.tables())
 
 
 def _compute(compute: Callable[[], None], file: ViewFile, filled: Mapping[str, TablePropagated]) -> float:
@@ -318,21 +291,6 @@ def _exchanging(file: ViewFile, source: int, changes: int) -> float:
         took.append(time.perf_counter() - began)
         there, away = away, there
     return median(took) * max(1.0, changes / max(1, len(rows) // 2))
-
-
-class _Bases:
-    """Where copies begin, and the names under which these files are attached."""
-
-    def __init__(self, of: dict[Life, Base | Path | None]) -> None:
-        self.of = of
-        self.attached: dict[str, Path] = {}
-        self.names: dict[Life, str] = {}
-        for life, base in of.items():
-            if base is not None:
-                path = base.path if isinstance(base, tuple) else base
-                known = {path: name for name, path in self.attached.items()}
-                self.names[life] = known.get(path, f"base{len(known)}")
-                self.attached[self.names[life]] = path
 
 
 class _Budget:

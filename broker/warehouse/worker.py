@@ -87,7 +87,7 @@ class WarehouseWorker:
         bounds = FileBounds(directory, limits.file_bytes, limits.reserve_bytes)
         self._loader = Loader(directory, bounds)
         self._views = ViewLoader(directory, bounds)
-        self._loaders: dict[type, FileLoader[Any, Any]] = {Life: self._loader, ViewLife: self._views}
+        self._loaders: dict[type, FileLoader[Any, Any, Any]] = {Life: self._loader, ViewLife: self._views}
         space = DiskSpace(directory, limits.reserve_bytes)
         self._answering = Answering(directory, read_identity(directory) or b"", space)
         self._memory = AddressSpace()

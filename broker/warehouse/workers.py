@@ -7,13 +7,15 @@ import contextlib
 import os
 import signal
 import socket
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from hullcast.broker.processes.ends import MessageEnd, SharedOut
 from hullcast.broker.processes.heartbeat import is_stopped
+from hullcast.broker.warehouse.board import Answer, Load
 from hullcast.broker.warehouse.files import remove_unfinished_of
-from hullcast.broker.warehouse.messages import SHARED
+from hullcast.broker.warehouse.messages import SHARED, MakeView
 from hullcast.broker.warehouse.worker import serve
 from hullcast.network.wire.logs import logger
 
@@ -21,13 +23,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hullcast.broker.warehouse.messages import DiskLimits
-    from hullcast.broker.warehouse.work import LiveTask
+    from hullcast.broker.warehouse.messages import DiskLimits, Failure, Finished
 
 log = logger(__name__)
 
 #: Seconds after which another fork is tried, where there was no memory or no process for one.
 FORK_PAUSE_S = 0.5
+#: What they are given to do.
+LiveTask = Load | Answer | MakeView
+OneTask = TypeVar("OneTask", Load, Answer, MakeView)
+
+
+@dataclass(eq=False, slots=True)
+class WorkLane:
+    """Tasks of which so many are done side by side; `choose` says what is next (None: nothing for now)."""
+
+    places: int
+    choose: Callable[[float], LiveTask | None]
 
 
 @dataclass(eq=False, slots=True)
@@ -37,8 +49,37 @@ class Hand:
     process: int
     end: MessageEnd
     doing: LiveTask | None = None
+    lane: WorkLane | None = None
     began: float = 0.0
     limit: asyncio.TimerHandle | None = None
+
+
+class LiveWork(ABC, Generic[OneTask]):
+    """Tasks of one kind. Each is begun; then it is over, takes too long, or its worker dies; and then it has ended."""
+
+    @abstractmethod
+    def owner(self, task: OneTask) -> str | None:
+        """Whom the time of its worker is charged to."""
+
+    @abstractmethod
+    def begin(self, task: OneTask, hand: Hand, now: float) -> float | None:
+        """Tell a worker what to do; gives the seconds after which that takes too long."""
+
+    @abstractmethod
+    def ended(self, task: OneTask, hand: Hand, now: float, *, done: bool, killed: bool) -> None:
+        """Its worker has let go of it, or is killed; what became of it is told next, if somebody wants to know."""
+
+    @abstractmethod
+    def over(self, task: OneTask, message: Finished | Failure, took_s: float) -> None:
+        """Its worker has done it, or failed to."""
+
+    @abstractmethod
+    def too_long(self, task: OneTask) -> None:
+        """It takes too long, and is about to be stopped."""
+
+    @abstractmethod
+    def died(self, task: OneTask) -> None:
+        """Its worker has died, of itself or by somebody else."""
 
 
 class Workers:
@@ -80,6 +121,10 @@ class Workers:
     def free(self) -> Hand | None:
         """One that has nothing to do."""
         return next((hand for hand in self._hands if hand.doing is None), None)
+
+    def doing(self, lane: WorkLane) -> list[LiveTask]:
+        """What is being done in a lane."""
+        return [hand.doing for hand in self._hands if hand.doing is not None and hand.lane is lane]
 
     def busy(self) -> list[Hand]:
         """Those that do something."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from hullcast.broker.warehouse.policies.fifo import Fifo
 from hullcast.broker.warehouse.policies.group_and_run import GroupAndRun
-from hullcast.broker.warehouse.policies.myopic import Myopic
-from hullcast.broker.warehouse.policies.odrtb import Odrtb
-from hullcast.broker.warehouse.policies.orad import Orad
+from hullcast.broker.warehouse.policies.orad import Odrtb, Orad
 from hullcast.broker.warehouse.policies.pareto import Pareto
 from hullcast.broker.warehouse.policies.policy import WarehousePolicy
-from hullcast.broker.warehouse.policies.queries_first import QueriesFirst
-from hullcast.broker.warehouse.policies.updates_first import UpdatesFirst
+from hullcast.broker.warehouse.policies.simple import Fifo, Myopic, QueriesFirst, UpdatesFirst
 
 #: All policies by name.
 POLICIES: dict[str, type[WarehousePolicy]] = {

@@ -33,7 +33,7 @@ from hullcast.broker.warehouse.policies.knapsack import EFFORT, PackedUpdates, p
 from hullcast.broker.warehouse.policies.policy import WarehousePolicy, toward
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hullcast.broker.warehouse.board import Board, Feed, Question, Release, Task
     from hullcast.broker.warehouse.policies.knapsack import Integers
@@ -103,7 +103,7 @@ class Pareto(WarehousePolicy):
     name: ClassVar[str] = "pareto"
     about: ClassVar[str] = "weighs fresh rows against short waits by what each query prefers"
 
-    def __init__(self, timer: Callable[[], float] | None = None) -> None:
+    def __init__(self) -> None:
         self._order: list[Question] = []
         self._readers: Counter[str] = Counter()  # by table how many of these read it
         self._eager = self._patient = 0  # how many of them have qos = 1, and qos = 0
@@ -111,9 +111,8 @@ class Pareto(WarehousePolicy):
         self._stale = True  # whether a new plan is due
         self._off = 0  # for how many tasks it is put off
         self._rows: dict[Feed, int] = {}  # pending; the board would have to add them up
-        self._timer = timer
         self._made = self._kept = self._cut = self._inexact = self._lost = self._work = 0
-        self._moved, self._compared, self._seconds = 0.0, 0, 0.0
+        self._moved, self._compared = 0.0, 0
 
     def next(self, board: Board, now: float) -> Task | None:
         self._look(board)
@@ -127,18 +126,6 @@ class Pareto(WarehousePolicy):
             if (task := toward(question, board)) is not None:
                 return self._begun(task, board)
         return board.load(loadable[0]) if loadable and not count else None
-
-    def planned(self, board: Board) -> list[str | int]:
-        """What it would do if nothing else happened: tables to load and numbers of questions, in order."""
-        self._look(board)
-        left = board.waiting_feeds()
-        left.sort(key=lambda feed: feed.pending[0].at)
-        found: list[str | int] = []
-        for place, question in zip(range(len(self._order), 0, -1), self._order, strict=True):
-            found += [feed.name for feed in left if self._due(feed) >= place]
-            left = [feed for feed in left if self._due(feed) < place]
-            found.append(question.number)
-        return found + [feed.name for feed in left]
 
     def released(self, feed: Feed, release: Release, board: Board, now: float) -> None:
         if feed in self._rows:
@@ -171,7 +158,6 @@ class Pareto(WarehousePolicy):
             "profit lost at most": self._lost,
             "states looked at per plan": self._work / max(1, self._made),
             "mean change of positions": self._moved / max(1, self._compared),
-            **({"seconds per plan": self._seconds / max(1, self._made)} if self._timer else {}),
         }
 
     def _touched(self, dependency: bool) -> bool:
@@ -225,7 +211,6 @@ class Pareto(WarehousePolicy):
             self._plan(board)
 
     def _plan(self, board: Board) -> None:
-        began = self._timer() if self._timer else 0.0
         self._stale, self._off = False, 0
         if len(self._order) != len(board.waiting):  # it is new to this board
             self._order = sorted(board.waiting, key=turn)
@@ -246,7 +231,6 @@ class Pareto(WarehousePolicy):
         if common := before.keys() & self._place.keys():
             self._moved += sum(abs(before[table] - self._place[table]) for table in common) / len(common)
             self._compared += 1
-        self._seconds += self._timer() - began if self._timer else 0.0
 
     def _position(self, planned: Sequence[Question], pending: Sequence[Feed], board: Board) -> None:
         row = {feed.name: place for place, feed in enumerate(pending)}

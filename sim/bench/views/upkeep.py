@@ -22,7 +22,6 @@ from time import process_time
 from typing import Any
 
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.planners.naive import Naive
 from hullcast.broker.views.upkeep import OVERHEAD_S, SHARE, Spent, Upkeep
 from hullcast.broker.warehouse.files import file_of, open_for_reading
 from hullcast.broker.warehouse.view_file import COMMIT_S, COSTS, ViewLife
@@ -31,6 +30,7 @@ from hullcast.broker.warehouse.worker import MEASURED, propagation
 from hullcast.sim.bench.timing import MeasurementFailed
 from hullcast.sim.bench.views.log import OfferLog
 from hullcast.sim.bench.views.workload import CREATE_TABLES, OFFERS_EACH, SELECT, SUPPLIERS, OfferChanges
+from hullcast.sim.experiments.studies.batching.planners import Naive
 
 EVERY, NAIVE, OURS = "every change", "all at the limit", "ours"
 WAYS = (EVERY, NAIVE, OURS)

@@ -140,7 +140,7 @@ class _LoadedTable:
         self._plain.execute("BEGIN")
         self._plain.executemany(f"INSERT OR REPLACE INTO {TABLE} VALUES (?, ?, ?)", ready)
         self._plain.execute("COMMIT")
-        return LoadTurn(loaded.rows_read, loaded.rows_written, took_s, perf_counter() - began)
+        return LoadTurn(loaded.rows_read, len(set(keys)), took_s, perf_counter() - began)
 
     def _next(self, how: str) -> Ints:
         if how in ("first", "new"):

@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hullcast.broker.views.costs import LinearCost
-from hullcast.broker.views.planners.naive import Naive
-from hullcast.broker.views.planners.online import Online
 from hullcast.broker.views.upkeep import (
     LEAST_SHARE,
     OVERHEAD_S,
@@ -19,6 +17,7 @@ from hullcast.broker.views.upkeep import (
     limit_of,
     shortest_promise,
 )
+from hullcast.sim.experiments.studies.batching.planners import Naive, Online
 
 TABLES = ("r", "s", "t")
 #: Seconds of a batch and of a row: flat, linear, and both.
@@ -52,7 +51,7 @@ def test_what_is_pending_takes_at_most_the_limit_whenever_nothing_is_due(
         due = upkeep.due(pending, now)
         assert all(pending[one] for one in due)
         if due:
-            assert upkeep.left_after(pending, due) <= upkeep.limit_s
+            assert upkeep.refresh_s({**pending, **dict.fromkeys(due, 0)}) <= upkeep.limit_s
             spent = {one: Spent(pending[one], cost_s(one, pending[one])) for one in due}
             pending |= dict.fromkeys(due, 0)
             upkeep.propagated(Propagation(spent), pending, now)

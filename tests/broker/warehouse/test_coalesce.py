@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hullcast.broker.log.changes import ChangeBatch
-from hullcast.broker.warehouse.coalesce import coalesced, last_words
+from hullcast.broker.warehouse.loader import coalesced, last_words
 
 keys = st.integers(-2, 3).map(float)
 
@@ -31,7 +31,7 @@ def test_changes_become_the_last_word_on_each_key(batches: list[tuple[bool, list
             rows[one] = None if deleted else float(seq + place)
         made.append(ChangeBatch(np.arange(seq + 1, seq + 1 + len(some)), cells, deleted, False))
         seq += len(some)
-    found = coalesced(made, key)
+    found_rows, found_gone = coalesced(made, key)
     there = sorted((one, value) for one, value in rows.items() if value is not None)
-    assert list(zip(found.rows[key].tolist(), found.rows[1 - key].tolist(), strict=True)) == there
-    assert found.gone.tolist() == sorted(one for one, value in rows.items() if value is None)
+    assert list(zip(found_rows[key].tolist(), found_rows[1 - key].tolist(), strict=True)) == there
+    assert found_gone.tolist() == sorted(one for one, value in rows.items() if value is None)

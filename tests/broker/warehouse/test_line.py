@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from hullcast.broker.scheduling.policy import FairShare, Item
-from hullcast.broker.warehouse import line as line_module
+from hullcast.broker.warehouse import turns as line_module
 from hullcast.broker.warehouse.board import Answer, Board, Question
-from hullcast.broker.warehouse.line import AHEAD, AHEAD_OF_ONE, PATIENCE_S, QuestionLine
 from hullcast.broker.warehouse.policies import POLICIES
-from hullcast.broker.warehouse.turns import Turns
+from hullcast.broker.warehouse.turns import AHEAD, AHEAD_OF_ONE, PATIENCE_S, QuestionLine, Turns
 
 #: Few, so that owners and the board are full often.
 FEW, FEW_OF_ONE = 5, 2

@@ -72,14 +72,14 @@ async def test_an_answer_is_worth_what_its_reader_saw_though_a_load_has_ended_si
     warehouse.board.feeds["t"].period_s = 60.0  # so it is loaded at once
     warehouse._fill()
     assert [type(task) for task in loader.tasks] == [LoadTable]
-    warehouse._on_worker(loader, Finished(result=Loaded(3, 3, 3, 3, 0.0, None)))
+    warehouse._on_worker(loader, Finished(result=Loaded(3, 3, 3)))
     warehouse.on_message(Released(5, time.monotonic(), {"t": (4, 5, 2)}))
     warehouse._fill()
     assert [type(task) for task in loader.tasks] == [LoadTable] * 2
     warehouse.on_message(Ask(1, "me", "SELECT 1 FROM T", (), ("t",), time.monotonic(), b"", freshness=0.0))
     warehouse._fill()
     assert [type(task) for task in reader.tasks] == [Select]
-    warehouse._on_worker(loader, Finished(result=Loaded(5, 5, 2, 2, 0.0, None)))  # it is heard first
+    warehouse._on_worker(loader, Finished(result=Loaded(5, 5, 2)))  # it is heard first
     warehouse._on_worker(reader, Pinned((3,)))
     warehouse._on_worker(reader, FirstRows(encode(QueryAnswer((), ())), more=False))
     (rows,) = said
@@ -95,7 +95,7 @@ async def test_an_answer_is_worth_what_its_reader_saw_though_a_load_has_ended_si
 async def test_a_view_that_is_being_made_holds_up_no_load_and_is_given_up_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hullcast.broker.warehouse.view_builds.BUILD_S", 0.01)
+    monkeypatch.setattr("hullcast.broker.warehouse.live_loads.BUILD_S", 0.01)
     said: list[object] = []
     warehouse = LiveWarehouse(
         Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30)),
@@ -190,7 +190,7 @@ class Spoken:
         self.warehouse.on_message(Known("price", life_of("PRICE", "K INTEGER PRIMARY KEY")))
         self.release(1, 3)
         self.ask(1, "SELECT 1 FROM T", ("t",), read=True)
-        self.hear(Finished(result=Loaded(3, 3, 3, 3, 0.0, None)))
+        self.hear(Finished(result=Loaded(3, 3, 3)))
         self.answer((3,), plan=True)
         self.said.clear()
 
@@ -248,7 +248,7 @@ async def test_a_new_text_goes_back_to_the_board_if_its_table_is_not_fresh_enoug
     assert spoken.select.files == ()
     spoken.hear(ReadPlan(read_query("SELECT K FROM T", spoken.select.known, attached=True)), Finished())
     assert isinstance(spoken.hand.tasks[-1], LoadTable)
-    spoken.hear(Finished(result=Loaded(5, 5, 2, 2, 0.0, None)))
+    spoken.hear(Finished(result=Loaded(5, 5, 2)))
     assert spoken.select.plan is not None
     spoken.answer((5,))
     assert [type(message) for message in spoken.said] == [AnswerRows]

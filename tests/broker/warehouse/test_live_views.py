@@ -10,10 +10,8 @@ from hullcast.broker.sql.view import CreateView
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.upkeep import Propagation, Spent, Upkeep
 from hullcast.broker.warehouse.board import Board, Load, Question
-from hullcast.broker.warehouse.live_feeds import FeedWorld
-from hullcast.broker.warehouse.live_views import MOST_WAIT_S, LiveView, ViewTurns
-from hullcast.broker.warehouse.looks import FileLooks
-from hullcast.broker.warehouse.policies.fifo import Fifo
+from hullcast.broker.warehouse.live_feeds import MOST_WAIT_S, FeedWorld, LiveView, ViewTurns
+from hullcast.broker.warehouse.policies.simple import Fifo
 from hullcast.broker.warehouse.turns import Turns
 from hullcast.broker.warehouse.view_file import ViewLife
 from tests.broker.warehouse.test_files import life_of
@@ -40,8 +38,7 @@ class Views:
         self.board, self.upkeeps = Board(2), list[CountingUpkeep]()
         self.turns = ViewTurns(self.board)
         self.next = self.turns.next
-        looks = FileLooks(path, lambda: self.board.horizon)
-        world = FeedWorld(path, self.board, Turns(self.board, Fifo()), self.turns, looks)
+        world = FeedWorld(path, self.board, Turns(self.board, Fifo()), self.turns)
         self.views: list[LiveView] = []
         for number, its in enumerate(tables):
             lives = tuple(life_of(table.upper(), "K INTEGER PRIMARY KEY") for table in its)

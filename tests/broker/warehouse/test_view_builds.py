@@ -11,8 +11,8 @@ from hullcast.broker.sql.create import parse_statement
 from hullcast.broker.sql.view import CreateView
 from hullcast.broker.warehouse.board import Board
 from hullcast.broker.warehouse.files import FOLDER, file_of
+from hullcast.broker.warehouse.live_loads import ViewBuilds
 from hullcast.broker.warehouse.messages import MakeView
-from hullcast.broker.warehouse.view_builds import ViewBuilds
 from hullcast.broker.warehouse.view_file import ViewLife
 from hullcast.broker.warehouse.workers import Hand
 from tests.broker.warehouse.test_files import life_of

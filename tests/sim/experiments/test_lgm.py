@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hullcast.broker.views.costs import CostFunction, CurveCost, LinearCost
-from hullcast.broker.views.planners.planner import minimal_actions
+from hullcast.broker.views.planner import minimal_actions
 from hullcast.sim.experiments.studies.batching.costs import StepCost
 from hullcast.sim.experiments.studies.batching.guessed import Guessed, even_arrivals
 from hullcast.sim.experiments.studies.batching.lgm import MOST_TABLES, KnownArrivals, LeastAhead, Lgm, best_plan
 from hullcast.sim.experiments.studies.batching.simulated import simulate
-from tests.broker.views.test_planners import Watched, costs, limits, views
+from tests.broker.views.test_planner import Watched, costs, limits, views
 from tests.support.plans import State, least_lgm, least_lgm_from, least_of_all
 
 View = tuple[npt.NDArray[np.int64], list[CostFunction], float]

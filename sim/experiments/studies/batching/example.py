@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hullcast.broker.views.costs import CostFunction, LinearCost
-from hullcast.broker.views.planners.planner import ViewPlanner, taken
+from hullcast.broker.views.planner import ViewPlanner, taken
 from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.batching.planning import (
     CITED,

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from hullcast.broker.views.planners.arrivals import ArrivalRates
-from hullcast.broker.views.planners.planner import ViewPlanner, made_minimal
+from hullcast.broker.views.planner import ArrivalRates, ViewPlanner
 from hullcast.sim.experiments.studies.batching.lgm import MOST_TABLES, best_plan
+from hullcast.sim.experiments.studies.batching.planners import made_minimal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,6 @@ class Guessed(ViewPlanner):
     """
 
     name: ClassVar[str] = "guessed"
-    about: ClassVar[str] = "follows the best plan for a guessed time of refresh, over and over"
 
     def __init__(
         self, period: float, rates: Sequence[float] | None = None, steps: int = 500, effort: int = EFFORT

@@ -47,9 +47,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.broker.views.planners.planner import ViewPlanner, made_minimal
+from hullcast.broker.views.planner import ViewPlanner
 from hullcast.network.compiled import kernel, part
 from hullcast.sim.experiments.studies.batching.costs import tabulated
+from hullcast.sim.experiments.studies.batching.planners import made_minimal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -191,7 +192,6 @@ class Lgm(ViewPlanner):
     """Follows the best lazy-greedy-minimal plan for changes that are known ahead, action by action."""
 
     name: ClassVar[str] = "lgm"
-    about: ClassVar[str] = "the best plan for changes and a time of refresh that are known"
 
     def __init__(self, plan: MaintenancePlan) -> None:
         self._plan = plan

@@ -8,13 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hullcast.broker.views.costs import CostFunction
-from hullcast.broker.views.planners.naive import Naive
-from hullcast.broker.views.planners.online import Online
-from hullcast.broker.views.planners.planner import ViewPlanner
-from hullcast.broker.views.planners.thrifty import Thrifty
+from hullcast.broker.views.planner import Thrifty, ViewPlanner
 from hullcast.sim.experiments.claims import Claim
 from hullcast.sim.experiments.studies.batching.guessed import Guessed
 from hullcast.sim.experiments.studies.batching.lgm import Lgm, best_plan
+from hullcast.sim.experiments.studies.batching.planners import Naive, Online
 from hullcast.sim.experiments.studies.batching.simulated import SimulatedView, simulate
 from hullcast.sim.output.text import factor
 from hullcast.sim.seeds import generator

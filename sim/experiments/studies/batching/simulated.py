@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hullcast.broker.views.planners.planner import emptied, taken
+from hullcast.broker.views.planner import emptied, taken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hullcast.broker.views.costs import CostFunction
-    from hullcast.broker.views.planners.planner import ViewPlanner
+    from hullcast.broker.views.planner import ViewPlanner
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hullcast.broker.warehouse.board import Board, Feed, Load, Question, Task
+from hullcast.broker.warehouse.board import Board, Load, Question, Task
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.broker.warehouse.policies.policy import WarehousePolicy
 from hullcast.sim.experiments.claims import Claim, Section
-from hullcast.sim.experiments.studies.scheduling.simulated import SimulatedWarehouse
+from hullcast.sim.experiments.studies.scheduling.simulated import CountedFeed, SimulatedWarehouse
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
 from hullcast.sim.output.text import factor, number, short
@@ -114,7 +114,8 @@ def measure(point: GridPoint, seed: int) -> dict[str, float]:
     alpha = alpha_of(case, point["load"])
     policy = LeastWaited() if name == LeastWaited.name else POLICIES["group-and-run" if name == LEARNT else name]()
     boards = [
-        Feed(f"T{n}", period_s=None if name == LEARNT else of.period, weight=of.weight) for n, of in enumerate(feeds)
+        CountedFeed(f"T{n}", period_s=None if name == LEARNT else of.period, weight=of.weight)
+        for n, of in enumerate(feeds)
     ]
     warehouse = SimulatedWarehouse(policy, PLACES[case], feeds=boards, load_s=lambda load, board: alpha * covered(load))
     for feed, of in zip(boards, feeds, strict=True):

@@ -8,23 +8,59 @@ warehouse.run()
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from hullcast.broker.scheduling.places import SimulatedTime, TaskPlaces
 from hullcast.broker.warehouse.board import Answer, Board, Feed, Load
+from hullcast.sim.experiments.studies.scheduling.places import SimulatedTime, TaskPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hullcast.broker.warehouse.board import Question, Task
+    from hullcast.broker.warehouse.board import Question, Release, Task
     from hullcast.broker.warehouse.policies.policy import WarehousePolicy
 
 
 def learnt_cost(load: Load, board: Board) -> float:
     """What the board expects of a load."""
     return board.feeds[load.table].cost.of(sum(release.rows for release in load.batch))
+
+
+@dataclass(eq=False, slots=True)
+class CountedFeed(Feed):
+    """A table of which all is counted that Bateni et al. (2009) speak of. Staleness is the time since the release up to
+    which a table is current."""
+
+    penalty: float = 0.0  # sum of squared flow times of batches
+    low: float = 0.0  # sum of squared lengths of releases: half of it is the least that staleness can sum up to
+    current_at: float = 0.0  # the release up to which it is current
+    #: Staleness summed up to the end of the last load (`_summed_at`): at most half of `penalty`, and at least half of
+    #: `low` if nothing is pending.
+    loaded_staleness: float = 0.0
+    _summed_at: float = 0.0
+
+    def total_staleness(self, now: float) -> float:
+        """Staleness summed over time, from the beginning to now."""
+        before, after = self._summed_at - self.current_at, now - self.current_at
+        return self.loaded_staleness + (after * after - before * before) / 2
+
+    def came(self, release: Release) -> None:
+        Feed.came(self, release)
+        self.low += release.length**2
+
+    def apply(self, load: Load, now: float) -> None:
+        if load.batch:
+            self.loaded_staleness, self._summed_at = self.total_staleness(now), now
+            self.current_at = load.batch[-1].at
+            self.penalty += (now - load.batch[0].since) ** 2
+        Feed.apply(self, load, now)
+
+
+def counted(board: Board) -> list[CountedFeed]:
+    """The tables of a board."""
+    return [feed for feed in board.feeds.values() if isinstance(feed, CountedFeed)]
 
 
 class SimulatedWarehouse:

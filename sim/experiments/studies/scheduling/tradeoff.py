@@ -17,12 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hullcast.broker.warehouse.board import Answer, Board, Feed, Load, LoadCost, Question, Task
-from hullcast.broker.warehouse.policies.fifo import Fifo
 from hullcast.broker.warehouse.policies.knapsack import packed
 from hullcast.broker.warehouse.policies.pareto import Pareto, turn
 from hullcast.broker.warehouse.policies.policy import WarehousePolicy, first_toward, oldest_load
-from hullcast.broker.warehouse.policies.queries_first import QueriesFirst
-from hullcast.broker.warehouse.policies.updates_first import UpdatesFirst
+from hullcast.broker.warehouse.policies.simple import Fifo, QueriesFirst, UpdatesFirst
 from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.scheduling.simulated import SimulatedWarehouse
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid

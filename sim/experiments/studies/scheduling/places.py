@@ -30,11 +30,6 @@ class TaskPlaces(Generic[T]):
             self.busy.append(task)
             self._begin(task, now)
 
-    def move(self, task: T, to: TaskPlaces[T]) -> None:
-        """A task goes on, but on one of the other places: its own is free."""
-        self.busy.remove(task)
-        to.busy.append(task)
-
     def ended(self, task: T) -> None:
         """A task is over; its place is free."""
         self.busy.remove(task)
