@@ -30,31 +30,38 @@ keeps the first it meets, which may cost more than needed, and then is not Paret
 than exact, and then `lost_profit` and `lost_cost` bound what that may have cost: more states than there is room or
 `effort` for, and a coarser `unit` (costs are rounded up to it and the slot down, so the answer still fits).
 
-Cost for N items: O(N log N), and for each class that is looked at O(S m log S m) with S states and m items that are
-left of it; memory for N items and S states, and one node (16 bytes) for each state that was kept, to walk back.
+Cost for N items: O(N log N), and for each class that is looked at O(S m log m) with S states and m items that are left
+of it; memory for N items and S states, and one node (8 bytes) for each state that was kept, to walk back.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd, inf
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.network.compiled import kernel
+from hullcast.network.compiled import kernel, part
 
 Integers = npt.NDArray[np.int64]
 
-#: States kept at once, and nodes for the walk back: 80 and 16 bytes each.
+#: States kept at once, and nodes for the walk back: 80 and 8 bytes each.
 STATES = 1 << 17
 NODES = 1 << 22
 #: Whole numbers stay below this, so that sums of two cannot wrap.
 ROOM = 1 << 61
+#: States there is room for at the beginning.
+FEW = 1024
 #: Rounds of the first guess; each moves one update to where it helps most.
 GUESSES = 8
 #: States looked at in all: some tenths of a second.
 EFFORT = 1 << 23
+# what `_expand` gives back in place of a number of states
+NO_ROOM, TOO_LONG = -1, -2
+# places in the array that kernels and Python share
+PROFIT, COST, NODE, ITEM, USED, WORK = range(6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +227,10 @@ class _Core:
         base = relaxed.base[owner]
         changed_cost, changed_profit = cost - cost[base], profit - profit[base]
         self._slack = relaxed.slot - relaxed.base_cost
-        self._best_profit = int(profit[guess].sum()) - relaxed.base_profit
-        self._best_cost = int(cost[guess].sum()) - relaxed.base_cost
-        self._best_node = -1
+        self._best = np.zeros(6, dtype=np.int64)
+        self._best[PROFIT] = int(profit[guess].sum()) - relaxed.base_profit
+        self._best[COST] = int(cost[guess].sum()) - relaxed.base_cost
+        self._best[NODE] = self._best[ITEM] = -1
         loss = relaxed.num * changed_cost - relaxed.den * changed_profit
         left = np.flatnonzero((changed_cost != 0) & (loss <= self._gap()))
         rate = loss[left] / np.abs(changed_cost[left])
@@ -244,98 +252,75 @@ class _Core:
         np.minimum.at(self._cheaper, turn[~up[sorting]], rate[sorting][~up[sorting]])
         for rates in (self._dearer, self._cheaper):
             rates[:] = np.minimum.accumulate(rates[::-1])[::-1]
-        self._nodes: list[Integers] = []  # for the walk back: the nodes before, and the items, of each class
-        self._used = 0  # nodes
-        self.cut, self.most, self.work = False, 1, 0
+        self._nodes = np.empty((2, FEW), dtype=np.int32)  # for the walk back: the node before, and the item
+        self._states, self._grown = np.empty((5, FEW), dtype=np.int64), np.empty((5, FEW), dtype=np.int64)
+        self._states[:, 0] = (0, 0, -1, -1, 0)
+        self._heap = np.empty((int(np.diff(self._begin).max(initial=0)) + 2, 4), dtype=np.int64)
+        self.cut, self.most = False, 1
+
+    @property
+    def work(self) -> int:
+        """States looked at."""
+        return int(self._best[WORK])
 
     @property
     def size_bytes(self) -> int:
         """Of all that is here."""
-        return 4 * self._item.nbytes + 10 * 8 * self.most + sum(nodes.nbytes for nodes in self._nodes)
+        return 4 * self._item.nbytes + 2 * self._states.nbytes + self._nodes.nbytes
 
     def run(self, effort: int) -> None:
         """Go through the classes until none of those left can make the best better."""
-        cost, profit, node = np.zeros(1, np.int64), np.zeros(1, np.int64), np.full(1, -1)
+        count, cap = 1, ROOM
         for turn in range(len(self._begin) - 1):
             low, high = int(self._begin[turn]), int(self._begin[turn + 1])
-            gap = self._gap()
-            if self._loss[low:high].min() > gap:
+            if self._loss[low:high].min() > self._gap():
                 continue  # it stays at its base in any better choice
-            # the states as they are, and changed by each item, as far as losses stay within the gap
-            changes = [np.append(0, of[low:high]) for of in (self._dc, self._dp, self._loss)]
-            loss = self._relaxed.num * cost - self._relaxed.den * profit
-            by_loss = np.argsort(loss)
-            counts = np.searchsorted(loss[by_loss], gap - changes[2], side="right")
-            self.work += int(counts.sum())
-            if self.work > effort:
+            while (grown := self._expand(turn, low, high, count, cap, effort)) == NO_ROOM:
+                if self._states.shape[1] < STATES:
+                    self._states, self._grown = _doubled(self._states), _doubled(self._grown)
+                else:
+                    self.cut, cap = True, min(cap, self._gap()) * 4 // 5
+            if grown == TOO_LONG:
                 self.cut = True
-                return
-            item = np.repeat(np.arange(len(counts)), counts)
-            at = by_loss[np.arange(len(item)) - np.repeat(np.cumsum(counts) - counts, counts)]
-            cost, profit, node = cost[at] + changes[0][item], profit[at] + changes[1][item], node[at]
-            # K1: in order of cost, without those that another one dominates
-            order = np.argsort(cost, kind="stable")
-            rising = order[np.append(True, profit[order][1:] > np.maximum.accumulate(profit[order])[:-1])]
-            kept = rising[np.append(cost[rising][1:] > cost[rising][:-1], True)]
-            cost, profit, node, item = cost[kept], profit[kept], node[kept], item[kept]
-            changed = np.flatnonzero(item)
-            self._nodes.append(np.stack([node[changed], low + item[changed] - 1]))
-            node[changed] = self._used + np.arange(len(changed))
-            self._used += len(changed)
-            self._improve(cost, profit, node)
-            off = self._off(cost, profit, turn + 1)
-            left = np.flatnonzero(off <= 0)
-            if len(left) > STATES or self._used > NODES:
+                break
+            count, self.most = grown, max(self.most, grown)
+            used = int(self._best[USED])
+            while used + count > self._nodes.shape[1] < NODES:
+                self._nodes = _doubled(self._nodes)
+            if used + count > self._nodes.shape[1]:
                 self.cut = True
-                left = np.sort(left[np.argsort(off[left])[:STATES]])
-            cost, profit, node = cost[left], profit[left], node[left]
-            self.most = max(self.most, len(left))
-            if not len(left) or self._used > NODES:
-                return
+                break
+            self._best[USED] = _keep(self._grown, count, self._nodes, used)
+            self._states, self._grown = self._grown, self._states
+            if not count:
+                break
 
     def chosen(self) -> Integers:
         """The best choice."""
-        if self._best_node < 0:
+        if self._best[ITEM] < 0:
             return self._guess
-        chosen, nodes, node = self._relaxed.base.copy(), np.concatenate(self._nodes, axis=1), self._best_node
-        while node >= 0:
-            node, item = (int(each) for each in nodes[:, node])
+        chosen = self._relaxed.base.copy()
+        item, node = int(self._best[ITEM]), int(self._best[NODE])
+        while item >= 0:
             at = self._item[item]
             chosen[int(np.searchsorted(self._first, at, side="right")) - 1] = at
+            node, item = (int(each) for each in self._nodes[:, node]) if node >= 0 else (-1, -1)
         return chosen
-
-    def _improve(self, cost: Integers, profit: Integers, node: Integers) -> None:
-        """Of the states that fit the last one brings most."""
-        last = int(np.searchsorted(cost, self._slack, side="right")) - 1
-        if last >= 0 and (profit[last], -cost[last]) > (self._best_profit, -self._best_cost):
-            self._best_profit, self._best_cost = int(profit[last]), int(cost[last])
-            self._best_node = int(node[last])
 
     def _gap(self) -> int:
         """No choice with larger losses is better than the best: brings more, or as much for less."""
-        return max(self._room(self._slack, self._best_profit + 1), self._room(self._best_cost - 1, self._best_profit))
+        return int(_gap(self._best, self._slack, self._relaxed.num, self._relaxed.den))
 
-    def _room(self, cost: int, profit: int) -> int:
-        """The largest loss with which a choice of this cost can bring so much."""
-        return self._relaxed.num * cost - profit * self._relaxed.den
+    def _expand(self, turn: int, low: int, high: int, count: int, cap: int, effort: int) -> int:
+        """Let the states differ in one more class; how many there are then (in `_grown`), NO_ROOM or TOO_LONG."""
+        rates = min(float(self._dearer[turn + 1]), float(self._relaxed.num)), float(self._cheaper[turn + 1])
+        terms = self._slack, self._relaxed.num, self._relaxed.den, cap, effort
+        items = self._dc, self._dp, self._loss, low, high
+        return int(_expand(self._states, count, self._grown, *items, self._heap, *terms, *rates, self._best))
 
-    def _off(self, cost: Integers, profit: Integers, turn: int) -> npt.NDArray[np.float64]:
-        """How far states are from becoming better than the best; 0 or less: they can. Their losses, and what the
-        classes from `turn` on charge at least to bring their cost to the slot (or, to be as good for less, to just
-        below the best's) must leave room for it.
 
-        The rates are taken a little lower than they are, for rounding: a state too many does no harm.
-        """
-        loss = self._relaxed.num * cost - self._relaxed.den * profit
-        dearer = min(float(self._dearer[turn]), float(self._relaxed.num)) * 0.999999
-        cheaper = min(float(self._cheaper[turn]), float(ROOM)) * 0.999999
-
-        def off(target: int, least: int) -> npt.NDArray[np.float64]:
-            missing = target - cost
-            back: npt.NDArray[np.float64] = np.where(missing > 0, missing * dearer, -missing * cheaper)
-            return loss + back - float(self._room(target, least))
-
-        return np.minimum(off(self._slack, self._best_profit + 1), off(self._best_cost - 1, self._best_profit))
+def _doubled(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.concatenate([rows, np.empty_like(rows)], axis=1)
 
 
 @kernel
@@ -400,3 +385,141 @@ def _improve(first: Integers, cost: Integers, profit: Integers, slot: int, chose
         return False
     chosen[which] = better
     return True
+
+
+@kernel
+def _gap(best: Integers, slack: int, num: int, den: int) -> int:
+    """The largest loss with which a choice can still bring more than the best, or as much for less."""
+    profit, cost = int(best[PROFIT]), int(best[COST])
+    return max(num * slack - (profit + 1) * den, num * (cost - 1) - profit * den)
+
+
+@part
+def _hopeful(
+    cost: int, loss: int, cap: int, best: Integers, slack: int, num: int, den: int, dearer: float, cheaper: float
+) -> bool:
+    """Whether a state can become better than the best: its losses, and what it takes at least to bring its cost to the
+    slot (or, to be as good for less, to just below the best's), leave room for it. `cap`: the most these may be, where
+    there are too many states.
+
+    The rates are taken a little lower than they are, for rounding: a state too many does no harm.
+    """
+    off = slack - cost
+    back = off * dearer * 0.999999 if off > 0 else (-off * cheaper * 0.999999 if off < 0 else 0.0)
+    if loss + back <= min(cap, num * slack - (best[PROFIT] + 1) * den):
+        return True
+    off = best[COST] - 1 - cost
+    back = off * dearer * 0.999999 if off > 0 else (-off * cheaper * 0.999999 if off < 0 else 0.0)
+    return bool(loss + back <= min(cap, num * (best[COST] - 1) - best[PROFIT] * den))
+
+
+@part
+def _next(states: Integers, count: int, dc: Integers, dp: Integers, loss: Integers, gap: int, row: Integers) -> bool:
+    """Move a merged row, its item and its place in the states, to its next state with losses within the gap; whether
+    there is one."""
+    item = row[2]
+    more = 0 if item < 0 else loss[item]
+    at = row[3] + 1
+    while at < count and states[4, at] + more > gap:
+        at += 1
+    if at == count:
+        return False
+    row[0] = states[0, at] + (0 if item < 0 else dc[item])
+    row[1] = states[1, at] + (0 if item < 0 else dp[item])
+    row[3] = at
+    return True
+
+
+@part
+def _sift(heap: Integers, at: int, size: int) -> None:
+    """Let a row of the heap sink to its place: least cost first, and of equals most profit."""
+    cost, profit, item, place = heap[at, 0], heap[at, 1], heap[at, 2], heap[at, 3]
+    while True:
+        below = 2 * at + 1
+        if below >= size:
+            break
+        if below + 1 < size and (
+            heap[below + 1, 0] < heap[below, 0]
+            or (heap[below + 1, 0] == heap[below, 0] and heap[below + 1, 1] > heap[below, 1])
+        ):
+            below += 1
+        if cost < heap[below, 0] or (cost == heap[below, 0] and profit >= heap[below, 1]):
+            break
+        heap[at, 0], heap[at, 1] = heap[below, 0], heap[below, 1]
+        heap[at, 2], heap[at, 3] = heap[below, 2], heap[below, 3]
+        at = below
+    heap[at, 0], heap[at, 1], heap[at, 2], heap[at, 3] = cost, profit, item, place
+
+
+@kernel
+def _expand(
+    states: Integers,
+    count: int,
+    grown: Integers,
+    dc: Integers,
+    dp: Integers,
+    loss: Integers,
+    low: int,
+    high: int,
+    heap: Integers,
+    slack: int,
+    num: int,
+    den: int,
+    cap: int,
+    effort: int,
+    dearer: float,
+    cheaper: float,
+    best: Integers,
+) -> int:
+    """Merge the states with themselves changed by each item of a class, in order of cost; how many remain.
+
+    -1 if there is no room for them, -2 if that took more effort than allowed. Rows of states: cost, profit, node, item,
+    loss.
+    """
+    gap = min(cap, _gap(best, slack, num, den))
+    size = 0
+    for item in range(low - 1, high):  # the one before stands for the base
+        heap[size, 2], heap[size, 3] = (-1 if item < low else item), -1
+        if _next(states, count, dc, dp, loss, gap, heap[size]):
+            size += 1
+    for at in range(size // 2, -1, -1):
+        if at < size:
+            _sift(heap, at, size)
+    kept = 0
+    top = heap[0]
+    while size:
+        best[WORK] += 1
+        cost, profit, item, node = top[0], top[1], top[2], states[2, top[3]]
+        if not _next(states, count, dc, dp, loss, gap, top):
+            size -= 1
+            top[0], top[1], top[2], top[3] = heap[size, 0], heap[size, 1], heap[size, 2], heap[size, 3]
+        _sift(heap, 0, size)
+        if kept and profit <= grown[1, kept - 1]:
+            continue  # another costs no more and brings no less
+        if cost <= slack and (profit > best[PROFIT] or (profit == best[PROFIT] and cost < best[COST])):
+            best[PROFIT], best[COST], best[NODE], best[ITEM] = profit, cost, node, item
+            gap = min(cap, _gap(best, slack, num, den))
+        lost = num * cost - den * profit
+        if not _hopeful(cost, lost, cap, best, slack, num, den, dearer, cheaper):
+            continue
+        if kept == grown.shape[1]:
+            return -1
+        if best[WORK] > effort:
+            return -2
+        grown[0, kept], grown[1, kept], grown[2, kept] = cost, profit, node
+        grown[3, kept], grown[4, kept] = item, lost
+        kept += 1
+    return kept
+
+
+@kernel
+def _keep(grown: Integers, count: int, nodes: npt.NDArray[np.int32], used: int) -> int:
+    """Make the result of a class the states of the next: those with a new item get nodes. How many nodes there are."""
+    for at in range(count):
+        node = grown[2, at]
+        if grown[3, at] >= 0:
+            nodes[0, used], nodes[1, used] = node, grown[3, at]
+            node = used
+            used += 1
+        grown[2, at] = node
+    return used

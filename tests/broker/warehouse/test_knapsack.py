@@ -132,6 +132,7 @@ def test_a_thousand_queries_and_updates_are_packed_exactly_with_little_work(kind
 def test_too_many_states_are_dropped_and_the_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     positions, all_first = drawn(200, 200, 0.5, "Gauss")
     best = packed(positions, all_first // 2)
+    monkeypatch.setattr(knapsack, "FEW", 8)
     monkeypatch.setattr(knapsack, "STATES", 8)
     found = packed(positions, all_first // 2)
     assert best.exact
