@@ -15,7 +15,7 @@ from hullcast.broker.log.publishers import scoped
 from hullcast.broker.log.record import NOBODY, RecordKind
 from hullcast.broker.queries.derived import is_hidden
 from hullcast.broker.reformulate.tuples import TuplesChannel
-from hullcast.broker.server.outcome import LogEntry, Outcome
+from hullcast.broker.server.pipeline import LogEntry, Outcome
 from hullcast.broker.sql.create import AdvanceStream, CreateDerived, CreateTable, DropTable, parse_statement
 from hullcast.broker.sql.view import DropView
 from hullcast.broker.tables.schema import POSITION, fold
@@ -134,32 +134,24 @@ class _Run:
             self.latest[ready.publisher] = ready.arrived.body.number
 
 
+@dataclass(eq=False)
 class Changing:
     """Applies changes to the engine, in the order in which they come, and says what each leads to."""
 
-    def __init__(
-        self,
-        engine: ServedEngine,
-        publishers: Publishers,
-        attendance: Attendance,
-        retention: Retention,
-        conditionals: Conditionals,
-        wanted: Callable[[], set[int]],
-        most_rows: int,
-        joins: Joins,
-        door: Door,
-    ) -> None:
-        self._engine = engine
-        self._publishers = publishers
-        self._attendance = attendance
-        self._retention = retention
-        self._conditionals = conditionals
-        self._wanted = wanted
-        self._most_rows = most_rows
-        self._joins, self._door = joins, door
-        self._sweeps = engine.sweeps
+    _engine: ServedEngine
+    _publishers: Publishers
+    _attendance: Attendance
+    _retention: Retention
+    _conditionals: Conditionals
+    _wanted: Callable[[], set[int]]
+    _most_rows: int
+    _joins: Joins
+    _door: Door
+
+    def __post_init__(self) -> None:
+        self._sweeps = self._engine.sweeps
         #: Streams that may have tuples to let go of. All of them at first: a crash may have come in between.
-        self._unsettled: dict[str, None] = dict.fromkeys(engine.streams)
+        self._unsettled: dict[str, None] = dict.fromkeys(self._engine.streams)
 
     def change(self, asked: Asked[Delete] | Asked[Execute], now: float) -> Outcome:
         """Apply a change that comes alone."""

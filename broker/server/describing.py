@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,21 +29,16 @@ if TYPE_CHECKING:
     from hullcast.network.wire.arrays import Floats
 
 
+@dataclass(eq=False)
 class Describing:
     """Answers questions about tables, views, streams and subscriptions, as far as the sender may know."""
 
-    def __init__(
-        self,
-        engine: ServedEngine,
-        attendance: Attendance,
-        retention: Retention,
-        conditionals: Conditionals,
-        loaded: Callable[[], Mapping[str, Any]],
-        derived: Callable[[Table], dict[str, Any]],
-    ) -> None:
-        """`loaded` says how current the warehouse's tables and views are, `derived` how a stream is computed."""
-        self._engine, self._attendance, self._retention = engine, attendance, retention
-        self._conditionals, self._loaded, self._derived = conditionals, loaded, derived
+    _engine: ServedEngine
+    _attendance: Attendance
+    _retention: Retention
+    _conditionals: Conditionals
+    _loaded: Callable[[], Mapping[str, Any]]  # how current the warehouse's tables and views are
+    _derived: Callable[[Table], dict[str, Any]]  # how a stream is computed
 
     def explain(self, body: Explain, access: Access) -> dict[str, object]:
         """How a subscription would be served, and how current the tables are that it, or its SELECT, reads. Of a SELECT

@@ -16,7 +16,7 @@ from hullcast.broker.log.history import Life, gone
 from hullcast.broker.log.history_process import HistoryRequest
 from hullcast.broker.processes.child import ChildKind, ChildProcess
 from hullcast.broker.server.jobs import Awaited, Room
-from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.server.pipeline import Outcome
 from hullcast.network.wire.bodies import AskHistory, HistorySpan, ReadChanges, ReadTable
 from hullcast.network.wire.errors import BadSetting, ConnectionLost, NoHistory
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.server.jobs import ANY, Awaited, Room
-from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.server.pipeline import Outcome
 from hullcast.broker.sql.text import check_text
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.warehouse.answering import no_room

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hullcast.broker.scheduling.driver import Until
 from hullcast.broker.server.jobs import Awaited, Room
-from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.server.pipeline import Outcome
 from hullcast.broker.sql.create import AdvanceStream, CreateDerived, parse_statement
 from hullcast.broker.sql.view import CreateView
 from hullcast.broker.warehouse.policies import POLICIES

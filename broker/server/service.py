@@ -19,7 +19,6 @@ from hullcast.broker.server.calibration import stored_coefficients
 from hullcast.broker.server.changing import Changing
 from hullcast.broker.server.commits import Commits
 from hullcast.broker.server.conditionals import Conditionals
-from hullcast.broker.server.derived import HiddenStreams
 from hullcast.broker.server.describing import Describing
 from hullcast.broker.server.evaluating import Evaluating
 from hullcast.broker.server.hall import Hall
@@ -27,10 +26,10 @@ from hullcast.broker.server.history import HistoryReads
 from hullcast.broker.server.housekeeping import Housekeeping
 from hullcast.broker.server.jobs import Jobs
 from hullcast.broker.server.leaving import Leaving
+from hullcast.broker.server.making import HiddenStreams, WindowLimits
 from hullcast.broker.server.nodes import Nodes
 from hullcast.broker.server.pipeline import Pipeline
 from hullcast.broker.server.queries import Queries
-from hullcast.broker.server.receipts import OwedReceipts
 from hullcast.broker.server.releases import Releases
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.serving import serve
@@ -40,7 +39,6 @@ from hullcast.broker.server.streams import StreamsProcess
 from hullcast.broker.server.subscribing import Limits, Subscribing
 from hullcast.broker.server.views import ViewMaking
 from hullcast.broker.server.warehouse import Warehouse
-from hullcast.broker.server.windows import WindowLimits
 from hullcast.broker.server.working import Working
 from hullcast.broker.warehouse.messages import DiskLimits, QueryLimits
 from hullcast.network.link.listener import Listener
@@ -117,7 +115,7 @@ class Server:
         self.pauses = Pauses()
         self.nodes = Nodes(self.children, self.epoch, self.id)
         followers = (self.housekeeping, self.warehouse, self.streams)
-        self.releases = Releases(self.children, self.pipeline, self.leaving, self.receipts, followers)
+        self.releases = Releases(self.children, self.pipeline, self.leaving, followers)
         self.hall = Hall(self)
 
     def _make_ways_out(self, settings: ServerSettings) -> None:
@@ -133,7 +131,6 @@ class Server:
         )
         self.leaving = Leaving(self.children, self.pipeline, self.attendance, linger_s)
         self.commits = Commits(self.pipeline, self.children, self.leaving, self.storage.space)
-        self.receipts = OwedReceipts(self.children.answer)
         self.jobs = Jobs(self.working, self.pipeline.fail)
 
     def _make_changes(self, settings: ServerSettings) -> None:
@@ -169,7 +166,7 @@ class Server:
         most = (settings.subscribe_rows, settings.subscribe_groups, settings.max_channels, settings.link.queue_bytes)
         known = (self.attendance, self.retention, self.conditionals)
         durable = settings.data is not None
-        self.subscribing = Subscribing(engine, self.epoch, *known, Limits(*most), self._make_for, durable=durable)
+        self.subscribing = Subscribing(engine, self.epoch, *known, Limits(*most), self._make_for, durable)
         self.warehouse = Warehouse(
             engine,
             storage.for_queries,

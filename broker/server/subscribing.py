@@ -24,7 +24,7 @@ import numpy as np
 from hullcast.broker.engine.engine import NO_POSITION
 from hullcast.broker.reformulate.tuples import TuplesChannel
 from hullcast.broker.scheduling.driver import Until
-from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.server.pipeline import Outcome
 from hullcast.broker.server.shares import ASKED
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import (
@@ -169,33 +169,22 @@ class _Request:
         return self.access.owner
 
 
+@dataclass(eq=False)
 class Subscribing:
     """Answers requests to subscribe; the service enters the points into its routing table when the answer leaves."""
 
-    def __init__(
-        self,
-        engine: ServedEngine,
-        epoch: bytes,
-        attendance: Attendance,
-        retention: Retention,
-        conditionals: Conditionals,
-        limits: Limits,
-        make_for: Callable[[str, str], None],
-        *,
-        durable: bool,
-    ) -> None:
-        """`make_for` makes what the text of an owner's subscription needs, before it is subscribed to. `durable`:
-        positions in streams mean the same as in earlier runs, since the server goes on from its log."""
-        self._engine = engine
-        self._durable = durable
-        self._conditionals = conditionals
-        self._epoch = epoch
-        self._attendance = attendance
-        self._retention = retention
-        self._limits = limits
+    _engine: ServedEngine
+    _epoch: bytes
+    _attendance: Attendance
+    _retention: Retention
+    _conditionals: Conditionals
+    _limits: Limits
+    _make_for: Callable[[str, str], None]  # makes what the text of an owner's subscription needs, before that is done
+    _durable: bool  # positions in streams mean the same as in earlier runs, since the server goes on from its log
+
+    def __post_init__(self) -> None:
         self._staged: dict[bytes, _Request] = {}  # by ticket
         self._held: Counter[str] = Counter()  # bytes of first answers, by owner
-        self._make_for = make_for
 
     @property
     def staged_bytes(self) -> int:

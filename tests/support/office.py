@@ -18,7 +18,7 @@ from hullcast.broker.server.changing import Changing
 from hullcast.broker.server.conditionals import Conditionals
 from hullcast.broker.server.describing import Describing
 from hullcast.broker.server.hall import Hall
-from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.server.pipeline import Outcome
 from hullcast.broker.server.requests import HANDLERS
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.service import Server
@@ -101,7 +101,7 @@ class Office:
             conditionals,
             limits or Limits(subscriptions=100, groups=50, channels=3),
             make_for,
-            durable=False,
+            False,
         )
         loaded = {"tables": {}, "views": {}}  # type: dict[str, dict[str, Any]]
         describing = Describing(

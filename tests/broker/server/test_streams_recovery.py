@@ -22,7 +22,7 @@ from hullcast.broker.log.recovery import DataDirectory, open_directory
 from hullcast.broker.log.source import TableSource
 from hullcast.broker.server import changing as changing_module
 from hullcast.broker.server.changing import apply_record
-from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.server.pipeline import Outcome
 from hullcast.broker.server.retention import concerned
 from hullcast.broker.sql.create import advance_text
 from hullcast.broker.streams.batch import END, TupleBatch
