@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hullcast.broker.server.pipeline import Outcome, Step
+from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.server.pipeline import Step
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Done, Failed
 from hullcast.network.wire.errors import DiskFull, TooLarge, UsageError, to_wire

@@ -246,7 +246,7 @@ class Conditionals:
             if attending is None:
                 self.remove(one)
             elif attending.number not in wanted and not attending.pins:
-                self.attendance.withdraw(attending)
+                self.attendance.close(attending)
                 closed.append(attending)
                 self.remove(one)
         return closed
@@ -261,25 +261,21 @@ class Conditionals:
         """A batch was applied, and changed this table: who follows it, and whose condition has another answer? Costs
         nothing where nobody is concerned, or all who are have fired already."""
         if self._followed and table is not None and len(batch):
-            self._hear_table(fold(table), batch.last_seq)
+            followed = self._followed.get(fold(table))
+            if followed is not None:
+                followed.seq = batch.last_seq
+                fired, followed.unfired = followed.unfired, {}
+                for one in fired:
+                    self.fire(one, followed.seq)
         if not self._watching:
             return
         for name in self._watching.keys() & batch.messages.keys():
             those = self._watching[name]
             outbox = next(iter(those.values())).watched.channel.outbox  # type: ignore[union-attr]
             for listener in outbox.who_waits().tolist():
-                one = those.get(listener)
-                if one is not None:  # else it is just being made: see `watch`
+                if listener in those:  # else it is just being made: see `watch`
                     taken, lost = outbox.take(listener), outbox.take_lost(listener)
-                    self.fire(one, batch.last_seq if lost else taken.seqs[-1])
-
-    def _hear_table(self, name: str, seq: int) -> None:
-        followed = self._followed.get(name)
-        if followed is not None:
-            followed.seq = seq
-            fired, followed.unfired = followed.unfired, {}
-            for one in fired:
-                self.fire(one, seq)
+                    self.fire(those[listener], batch.last_seq if lost else taken.seqs[-1])
 
     def tick(self, wall: float) -> float | None:
         """Fire those whose time has come; returns when the next one's does. The clock may have been set meanwhile:

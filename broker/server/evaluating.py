@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hullcast.broker.server.commits import Commits
     from hullcast.broker.server.conditionals import Conditional, Conditionals
     from hullcast.broker.server.jobs import Jobs
-    from hullcast.broker.server.pipeline import Outcome
+    from hullcast.broker.server.outcome import Outcome
     from hullcast.broker.server.queries import Queries
     from hullcast.broker.server.subscribing import Needs, Prepared
     from hullcast.broker.server.working import Working
@@ -263,16 +263,17 @@ class Evaluating:
         self._tell(one)
 
     def _give(self, one: Conditional, answer: _Answer, fired: int | None) -> None:
-        if one in self._conditionals:
-            result = Result(answer.text, fired, float(time.time_ns() // 1000))
-            self._commits.change(lambda: self._delivered(one, result))
+        result = Result(answer.text, fired, float(time.time_ns() // 1000))
 
-    def _delivered(self, one: Conditional, result: Result) -> list[Outcome]:
-        outcome = self._changing.deliver(one.channel, result, time.monotonic())
-        if outcome is None:
-            return []
-        self._conditionals.told(one)
-        return [outcome]
+        def make() -> list[Outcome]:
+            outcome = self._changing.deliver(one.channel, result, time.monotonic())
+            if outcome is None:
+                return []
+            self._conditionals.told(one)
+            return [outcome]
+
+        if one in self._conditionals:
+            self._commits.change(make)
 
     async def _answer(self, one: Conditional) -> _Answer:
         """What the warehouse answers, whole; SqlError if that is too large for an event."""
@@ -286,8 +287,7 @@ class Evaluating:
                     parts.append(portion)
                     size += len(portion)
             finally:
-                self._queries.warehouse.withdraw(rest)
-                rest.close()
+                self._queries.let_go(rest)
         if size > RESULT_BYTES:
             reason = f"its rows take more than {RESULT_BYTES >> 10} KiB, too much for an event"
             remedy = "aggregate them, add a WHERE or a LIMIT, or subscribe to less and query() the rows at each event"

@@ -15,7 +15,7 @@ from hullcast.broker.queries.derived import is_hidden
 from hullcast.broker.server.access import Access, Asked
 from hullcast.broker.server.changing import TOGETHER_ROWS
 from hullcast.broker.server.jobs import Room, ServerJob
-from hullcast.broker.server.pipeline import Outcome
+from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.requests import HANDLERS, Lane, check_complete, publish_alone
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Failed

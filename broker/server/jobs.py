@@ -160,7 +160,7 @@ class Jobs:
         """`fail` is told what a job raised that it should have answered: the server stops."""
         self._working, self._fail = working, fail
         self._queues: dict[Room, FairQueue[ServerJob]] = {}
-        self._open: ByRoute[Stoppable] = ByRoute()
+        self.open: ByRoute[Stoppable] = ByRoute()  # jobs, and whatever else is there for requests
         self._tasks: set[asyncio.Task[None]] = set()
         self.given_up: Counter[Room] = Counter()
         self._stopped = False
@@ -240,18 +240,10 @@ class Jobs:
         if latest.end is None or latest.end():  # else it has just been answered
             latest.refuse(refusal)
 
-    def keep(self, request: Request, thing: Stoppable) -> None:
-        """Something else is there for a request, until it is let go."""
-        self._open.add(request, thing)
-
-    def let_go(self, request: Request, thing: Stoppable) -> None:
-        """It is not there any more."""
-        self._open.discard(request, thing)
-
     def _note(self, job: ServerJob) -> None:
         job.stop = partial(self.withdraw, job)
         if job.request is not None:
-            self._open.add(job.request, job)
+            self.open.add(job.request, job)
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -293,7 +285,7 @@ class Jobs:
 
     def _unnote(self, job: ServerJob) -> None:
         if job.request is not None:
-            self._open.discard(job.request, job)
+            self.open.discard(job.request, job)
 
     def _forget(self, job: ServerJob) -> None:
         """It counts as waiting no more, if it did."""
@@ -314,12 +306,12 @@ class Jobs:
 
     def give_up(self, request: Request) -> None:
         """A client does not wait any more for the answer to the request that had the same id. There is no reply."""
-        for thing in self._open.of(request):
+        for thing in self.open.of(request):
             thing.stop()
 
     def gone(self, links: Sequence[int], route: tuple[int, ...] = ()) -> None:
         """Nobody takes answers any more by these links of the node at the end of a route (without one: by ours)."""
-        for thing in self._open.below(links, route):
+        for thing in self.open.below(links, route):
             thing.link_gone()
 
     def withdraw(self, job: ServerJob) -> None:
@@ -347,5 +339,5 @@ class Jobs:
             if not room.all_begin and queue.serving < room.at_once and queue.next() is not None:
                 raise InvariantBroken(f"J2: {room.called} wait though there is a place")
             for job in queue:
-                if job.request is not None and job.end is None and job not in self._open.of(job.request):
+                if job.request is not None and job.end is None and job not in self.open.of(job.request):
                     raise InvariantBroken(f"J3: nobody finds {job}")

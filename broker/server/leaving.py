@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hullcast.broker.server.attendance import Attendance
-    from hullcast.broker.server.pipeline import Outcome, Pipeline
+    from hullcast.broker.server.outcome import Outcome
+    from hullcast.broker.server.pipeline import Pipeline
     from hullcast.network.node.children import Children
     from hullcast.network.wire.arrays import Booleans, Floats
     from hullcast.network.wire.frames import Request

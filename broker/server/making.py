@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.server.attendance import Attendance
-    from hullcast.broker.server.changing import Changing, Joins
+    from hullcast.broker.server.changing import Changing
+    from hullcast.broker.server.streams import StreamsProcess
 
 #: Different joins over streams that subscriptions may need at once; each is computed for all tuples of its streams.
 MOST_JOINS = 64
@@ -44,7 +45,7 @@ class HiddenStreams:
     """Streams of joins that subscriptions made, and since when nobody has read them."""
 
     def __init__(
-        self, engine: ServedEngine, attendance: Attendance, linger_s: float, changing: Changing, joins: Joins
+        self, engine: ServedEngine, attendance: Attendance, linger_s: float, changing: Changing, joins: StreamsProcess
     ) -> None:
         self._engine, self._attendance, self._linger_s = engine, attendance, linger_s
         self._changing, self._joins = changing, joins

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,46 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hullcast.broker.log.commit_log import CommitLog
-    from hullcast.broker.log.record import RecordKind
+    from hullcast.broker.server.outcome import Outcome
     from hullcast.network.security.rights import Rights
-    from hullcast.network.wire.bodies import Body
-    from hullcast.network.wire.columns import Columns
-    from hullcast.network.wire.frames import Install, Request
+    from hullcast.network.wire.frames import Request
 
 #: About what a step takes beside its contents.
 STEP_BYTES = 512
 #: Seconds after which a group that found no room on the disk is tried again.
 RETRY_S = 0.25
-
-
-class LogEntry(NamedTuple):
-    """What the log must hold before a change is acknowledged or sent."""
-
-    kind: RecordKind
-    payload: bytes
-    first: int
-    updates: int
-    publisher: bytes
-    publisher_number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a request leads to. Nothing of it may leave the server before the entry, if there is one, is synced.
-
-    It owns the ranges of its counted installs: if they never leave, they are forgone (`Leaving.forgo`).
-    """
-
-    reply: Body | bytes  # bytes: a body that is encoded already
-    entry: LogEntry | None = None
-    installs: tuple[Install, ...] = ()
-    through: int = 0
-    messages: dict[int, Columns] = field(default_factory=dict)
-    void: tuple[int, ...] = ()  # channels with more messages than can be sent: their subscribers must begin again
-    ordered: bool = False  # the reply must not overtake messages of earlier requests
-    on_disk: bool = False  # the reply tells of no row that is not on disk: it passes those that wait for room there
-    at_once: bool = False  # the same, and it tells of none that others wait for: it leaves now
-    then: tuple[Outcome, ...] = ()  # what followed from it by itself: it comes right behind, and nobody waits for it
 
 
 class Step(NamedTuple):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from hullcast.broker.server.commits import OURS
-from hullcast.broker.server.pipeline import Outcome
+from hullcast.broker.server.outcome import Outcome
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Done, Failed, Receipts
 from hullcast.network.wire.columns import concatenate, size_bytes, take

@@ -40,7 +40,6 @@ from hullcast.broker.server.subscribing import Limits, Subscribing
 from hullcast.broker.server.views import ViewMaking
 from hullcast.broker.server.warehouse import Warehouse
 from hullcast.broker.server.working import Working
-from hullcast.broker.warehouse.messages import DiskLimits, QueryLimits
 from hullcast.network.link.listener import Listener
 from hullcast.network.monitor.pauses import Pauses
 from hullcast.network.node.children import Children
@@ -53,18 +52,12 @@ if TYPE_CHECKING:
     import zmq
 
     from hullcast.broker.server.settings import ServerSettings
-    from hullcast.broker.streams.messages import MadeTuples
     from hullcast.network.link.peer import Peer
     from hullcast.network.security.curve import Curve
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.frames import Request
 
 log = logger(__name__)
-
-#: How long results of joins wait for a sync that is made for others.
-RESULTS_PATIENCE_S = 0.005
-#: Rows and bytes of the answer to one query.
-ROW_LIMIT, ANSWER_BYTES = 1_000_000, 512 << 20
 
 
 class Server:
@@ -138,27 +131,14 @@ class Server:
         engine, storage = self.engine, self.storage
         due = self._conditionals_due = asyncio.Event()
         self.conditionals = Conditionals(engine, self.attendance, settings.max_conditionals, due.set)
-        self.streams = StreamsProcess(
-            engine,
-            self.log,
-            storage.for_queries,
-            self._append_results,
-            lambda stream, why, on: self.commits.change(lambda: self.changing.gap(stream, why, on, time.monotonic())),
-            lambda stream: self.commits.change(lambda: self.changing.note_consumed([stream])),
-            lambda: self.commits.busy,
-            policy=settings.stream_policy,
-            limit_bytes=settings.stream_queue_bytes,
-            memory_bytes=settings.stream_memory_bytes,
-        )
+        ways = (storage.for_queries, self.commits, lambda: self.changing)
+        self.streams = StreamsProcess(engine, self.log, *ways, settings)
         known = (self.attendance, self.retention, self.conditionals, self.leaving.wanted)
-        self.changing = Changing(engine, storage.publishers, *known, settings.batch_rows, self.streams, self.commits)
+        ends = (settings.batch_rows, self.streams, self.commits)
+        self.changing: Changing = Changing(engine, storage.publishers, *known, *ends)
         self.housekeeping = Housekeeping(self.changing, self.commits, self.pipeline, self.working)
         self.hidden = HiddenStreams(engine, self.attendance, settings.channel_linger_s, self.changing, self.streams)
         self.windows = WindowLimits(engine, settings.stream_window_bytes)
-
-    def _append_results(self, stream: str, made: MadeTuples) -> None:
-        now = time.monotonic()
-        self.commits.change(lambda: [self.changing.append(stream, made, now)], patience_s=RESULTS_PATIENCE_S)
 
     def _make_answers(self, settings: ServerSettings) -> None:
         """What answers subscriptions and questions."""
@@ -167,14 +147,7 @@ class Server:
         known = (self.attendance, self.retention, self.conditionals)
         durable = settings.data is not None
         self.subscribing = Subscribing(engine, self.epoch, *known, Limits(*most), self._make_for, durable)
-        self.warehouse = Warehouse(
-            engine,
-            storage.for_queries,
-            places=settings.warehouse_processes,
-            limits=QueryLimits(settings.query_s, settings.query_memory_bytes, ROW_LIMIT, ANSWER_BYTES),
-            policy=settings.warehouse_policy,
-            disk=DiskLimits(settings.warehouse_file_bytes, 0 if settings.data is None else settings.reserve_bytes),
-        )
+        self.warehouse = Warehouse(engine, storage.for_queries, settings)
         self.describing = Describing(engine, *known, self.warehouse.status, self.streams.explain)
         self.queries = Queries(engine, self.warehouse, self.jobs, storage.space)
         self.views = ViewMaking(engine, self.warehouse)

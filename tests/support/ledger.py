@@ -13,7 +13,7 @@ from hullcast.broker.log.record import RecordKind
 from hullcast.broker.log.recovery import DataDirectory, open_directory
 from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.server.changing import apply_record
-from hullcast.broker.server.pipeline import Outcome
+from hullcast.broker.server.outcome import Outcome
 from hullcast.network.wire import bodies
 from hullcast.network.wire.frames import Origin, Request
 from hullcast.network.wire.values import keys_to_column, rows_to_columns

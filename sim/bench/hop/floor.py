@@ -215,7 +215,8 @@ async def _log(folder: Path, count: int) -> tuple[float, float]:
     from hullcast.broker.log.record import RecordKind
     from hullcast.broker.log.recovery import open_directory
     from hullcast.broker.server.changing import apply_record
-    from hullcast.broker.server.pipeline import LogEntry, Outcome, Pipeline, Step
+    from hullcast.broker.server.outcome import LogEntry, Outcome
+    from hullcast.broker.server.pipeline import Pipeline, Step
     from hullcast.network.wire.bodies import Synced
     from hullcast.network.wire.frames import Request
 

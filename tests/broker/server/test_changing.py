@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hullcast.broker.log.publishers import scoped
-from hullcast.broker.server.pipeline import Outcome
+from hullcast.broker.server.outcome import Outcome
 from hullcast.network.wire import bodies
 from hullcast.network.wire.columns import Columns, concatenate
 from hullcast.network.wire.frames import Origin, Request

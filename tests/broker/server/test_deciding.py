@@ -15,7 +15,7 @@ from hullcast.broker.reformulate.selection import SelectionChannel
 from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.server import subscribing
 from hullcast.broker.server.attendance import Attendance
-from hullcast.broker.server.pipeline import Outcome
+from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.sql.query import Predicates
 from hullcast.network.matching.messages import query_boxes

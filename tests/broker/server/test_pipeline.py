@@ -12,7 +12,8 @@ import pytest
 from hullcast.broker.log.commit_log import CommitLog
 from hullcast.broker.log.record import RecordKind
 from hullcast.broker.server import pipeline as pipeline_module
-from hullcast.broker.server.pipeline import STEP_BYTES, LogEntry, Outcome, Pipeline, Step
+from hullcast.broker.server.outcome import LogEntry, Outcome
+from hullcast.broker.server.pipeline import STEP_BYTES, Pipeline, Step
 from hullcast.network.wire.bodies import Synced
 from hullcast.network.wire.errors import DiskFull, LogBroken
 from hullcast.network.wire.frames import Request

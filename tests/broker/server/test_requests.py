@@ -11,7 +11,7 @@ from hullcast.network.wire.bodies import REQUESTS
 
 TOY = """
     from dataclasses import dataclass
-    from hullcast.broker.server.pipeline import Outcome
+    from hullcast.broker.server.outcome import Outcome
     from hullcast.broker.server.requests import Handler, Lane, add, no_table
     from hullcast.network.wire.bodies import Body, Information, request
 

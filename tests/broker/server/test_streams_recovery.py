@@ -22,7 +22,7 @@ from hullcast.broker.log.recovery import DataDirectory, open_directory
 from hullcast.broker.log.source import TableSource
 from hullcast.broker.server import changing as changing_module
 from hullcast.broker.server.changing import apply_record
-from hullcast.broker.server.pipeline import Outcome
+from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.retention import concerned
 from hullcast.broker.sql.create import advance_text
 from hullcast.broker.streams.batch import END, TupleBatch
@@ -360,7 +360,7 @@ def test_a_gap_is_a_message_for_all_subscribers_of_the_stream_and_of_those_made_
     server.keep(replace(first, then=(second,)))
     assert [list(outcome.messages) for outcome in (first, second)] == [[1], [2]]
     point = np.array([[3.0]])  # a partition number that is none of the message's
-    spec = server.desk.attendance.numbered(1).spec
+    spec = next(one.spec for one in server.desk.attendance if one.number == 1)
     assert spec.partitioned
     assert concerned(first.messages[1], spec, point).all()
     assert not concerned(first.messages[1], spec, np.array([[np.inf]])).any(), "nothing can be missing there"

@@ -20,7 +20,7 @@ from hullcast.broker.reformulate.extremum import ExtremumChannel
 from hullcast.broker.scheduling.driver import Work
 from hullcast.broker.server import subscribing
 from hullcast.broker.server.attendance import Attendance
-from hullcast.broker.server.pipeline import Outcome
+from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.subscribing import Limits
 from hullcast.broker.tables import interning
