@@ -81,10 +81,6 @@ class Attendance:
         """The channel of that name, if subscribers elsewhere attend it."""
         return self._by_name.get(name)
 
-    def numbered(self, number: int) -> Attending:
-        """The channel with that number."""
-        return self._by_number[number]
-
     def _costs(self, number: int) -> str | None:
         attending = self._by_number.get(number)
         return None if attending is None else attending.costs
@@ -145,7 +141,7 @@ class Attendance:
             elif attending.deserted_at is None:
                 attending.deserted_at = now
             elif now - attending.deserted_at >= self._linger_s:
-                self._close(attending)
+                self.close(attending)
                 closed.append(attending)
         return closed
 
@@ -156,14 +152,11 @@ class Attendance:
             a for a in self if folded in map(fold, a.channel.shape.tables) and a.number not in wanted and not a.pins
         ]
         for attending in closed:
-            self._close(attending)
+            self.close(attending)
         return closed
 
-    def withdraw(self, attending: Attending) -> None:
-        """Close a channel at once that was opened for a request which then was refused."""
-        self._close(attending)
-
-    def _close(self, attending: Attending) -> None:
+    def close(self, attending: Attending) -> None:
+        """Close a channel now."""
         while attending.lingering:
             self._end_lingering(attending)
         left = [points for one, points in self._leaving if one is attending]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -35,10 +35,10 @@ from hullcast.network.wire.limits import LOGGED
 from hullcast.network.wire.value_columns import is_values, most_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hullcast.broker.engine.served import ServedEngine
-    from hullcast.broker.engine.stream import Settled, Stream
+    from hullcast.broker.engine.stream import Settled
     from hullcast.broker.log.publishers import Publishers
     from hullcast.broker.log.record import Record
     from hullcast.broker.reformulate.messages import Batch
@@ -46,13 +46,14 @@ if TYPE_CHECKING:
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.access import Access, Asked
     from hullcast.broker.server.attendance import Attendance
+    from hullcast.broker.server.commits import Commits
     from hullcast.broker.server.conditionals import Conditionals
     from hullcast.broker.server.retention import Retention
+    from hullcast.broker.server.streams import StreamsProcess
     from hullcast.broker.sql.create import Definition
     from hullcast.broker.streams.messages import MadeTuples
     from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.interning import Texts
-    from hullcast.broker.tables.schema import Table
     from hullcast.broker.tables.store import Updates
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.columns import Columns
@@ -76,35 +77,6 @@ SETTLE_COST_S = 0.002
 
 #: A publisher's id as it is kept; clients send the same one with every change.
 _scoped = lru_cache(maxsize=4096)(scoped)
-
-
-class Joins(Protocol):
-    """What joins over streams have to say to a change."""
-
-    def needs(self, stream: Stream) -> int | None:
-        """The last position of a stream that no join needs any more; None if none reads it."""
-
-    def refuse_more(self, table: str) -> None:
-        """Overloaded, if too much of a stream waits."""
-
-    def check_room(self, stream: Table) -> None:
-        """TooLarge, if a derived stream would keep too much."""
-
-    def advanced(self, stream: str, seq: int, reached: float) -> None:
-        """A stream's time has come so far, after all updates up to `seq`."""
-
-
-class Door(Protocol):
-    """Where changes go that nobody asked for (`Commits`)."""
-
-    def change(self, make: Callable[[], Iterable[Outcome]]) -> None:
-        """Make one, and log it."""
-
-    def check_disk(self) -> None:
-        """DiskFull, if there is no room for changes."""
-
-    def fail(self, error: BaseException) -> None:
-        """Rows have changed without a record of it: the server must stop."""
 
 
 class _Ready(NamedTuple):
@@ -139,34 +111,26 @@ class _Run:
             self.latest[ready.publisher] = ready.arrived.body.number
 
 
+@dataclass(eq=False)
 class Changing:
     """Applies changes to the engine, in the order in which they come, and says what each leads to."""
 
-    def __init__(
-        self,
-        engine: ServedEngine,
-        publishers: Publishers,
-        attendance: Attendance,
-        retention: Retention,
-        conditionals: Conditionals,
-        wanted: Callable[[], set[int]],
-        most_rows: int,
-        joins: Joins,
-        door: Door,
-    ) -> None:
-        self._engine = engine
-        self._publishers = publishers
-        self._attendance = attendance
-        self._retention = retention
-        self._conditionals = conditionals
-        self._wanted = wanted
-        self._most_rows = most_rows
-        self._joins, self._door = joins, door
-        self._sweeps = engine.sweeps
+    _engine: ServedEngine
+    _publishers: Publishers
+    _attendance: Attendance
+    _retention: Retention
+    _conditionals: Conditionals
+    _wanted: Callable[[], set[int]]
+    _most_rows: int
+    _joins: StreamsProcess
+    _door: Commits  # for changes that nobody asked for
+
+    def __post_init__(self) -> None:
+        self._sweeps = self._engine.sweeps
         #: By publisher, its changes that are not done at once, in the order in which they came.
         self._lines: dict[bytes, dict[int, None]] = {}
         #: Streams that may have tuples to let go of. All of them at first: a crash may have come in between.
-        self._unsettled: dict[str, None] = dict.fromkeys(engine.streams)
+        self._unsettled: dict[str, None] = dict.fromkeys(self._engine.streams)
 
     # --- the order of a publisher's changes ----------------------------------------------------------------
 
@@ -544,8 +508,19 @@ class Changing:
     ) -> Outcome:
         """The outcome that brings the messages of a batch. It changed a table, or (None) tuples of a stream went."""
         self._conditionals.hear(batch, changed)
-        messages = self._messages(batch, now)
-        return Outcome(done, entry, through=batch.last_seq, messages=messages, void=self._void(batch))
+        self.forget_swept()
+        described: dict[int, Columns] = {}
+        void: list[int] = []  # channels for which there are more messages than can be sent
+        for name, messages in batch.messages.items():
+            attending = self._attendance.find(name)
+            if attending is not None and len(messages):
+                columns = described[attending.number] = messages.wire()
+                self._retention.keep(attending.number, batch.last_seq, columns, now)
+            if attending is not None and not messages.complete:
+                void.append(attending.number)
+        for number in void:  # + 1: a client with the messages of other channels lacks these
+            self._retention.forget(number, batch.last_seq + 1)
+        return Outcome(done, entry, through=batch.last_seq, messages=described, void=tuple(void))
 
     # --- others ------------------------------------------------------------------------------------------
 
@@ -593,20 +568,6 @@ class Changing:
                 with suppress(TableInUse):
                     self.execute_own(f'DROP STREAM "{made.name}"')
 
-    # --- messages ----------------------------------------------------------------------------------------
-
-    def _messages(self, batch: Batch, now: float) -> dict[int, Columns]:
-        """The batch's messages by channel number, which the retention keeps too."""
-        self.forget_swept()
-        described: dict[int, Columns] = {}
-        for name, messages in batch.messages.items():
-            attended = self._attendance.find(name)
-            if attended is not None and len(messages):
-                columns = messages.wire()
-                self._retention.keep(attended.number, batch.last_seq, columns, now)
-                described[attended.number] = columns
-        return described
-
     def forget_swept(self) -> None:
         """After a sweep, earlier messages may name partitions by numbers that others have now."""
         if self._engine.sweeps != self._sweeps:
@@ -614,14 +575,6 @@ class Changing:
             for attending in self._attendance:
                 if attending.spec.partitioned:
                     self._retention.forget(attending.number, self._engine.seq)
-
-    def _void(self, batch: Batch) -> tuple[int, ...]:
-        """The channels for which a batch had more messages than can be sent."""
-        lost = [self._attendance.find(name) for name, messages in batch.messages.items() if not messages.complete]
-        numbers = tuple(attending.number for attending in lost if attending is not None)
-        for number in numbers:  # + 1: a client with the messages of other channels lacks these
-            self._retention.forget(number, batch.last_seq + 1)
-        return numbers
 
 
 def _refuse_hidden(statement: Definition | AdvanceStream) -> None:

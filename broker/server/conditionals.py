@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +23,7 @@ import numpy as np
 
 from hullcast.broker.reformulate.channel import Attended
 from hullcast.broker.scheduling.ranking import Ranking
+from hullcast.broker.server.making import check_share
 from hullcast.broker.server.shares import ASKED
 from hullcast.broker.sql.query import Predicates
 from hullcast.broker.sql.text import shorten
@@ -31,7 +31,6 @@ from hullcast.broker.tables.schema import fold
 from hullcast.network.wire import packing
 from hullcast.network.wire.bodies import Group
 from hullcast.network.wire.durations import duration_text
-from hullcast.network.wire.errors import Overloaded, TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -135,7 +134,7 @@ class Conditionals:
 
     def __init__(self, engine: ServedEngine, attendance: Attendance, limit: int, on_due: Callable[[], None]) -> None:
         """`on_due` is called when one has become due."""
-        self._engine, self._attendance, self._limit, self._on_due = engine, attendance, limit, on_due
+        self._engine, self.attendance, self._limit, self._on_due = engine, attendance, limit, on_due
         self._named: dict[str, Conditional] = {}
         self._watching: dict[str, dict[int, Conditional]] = {}  # by the condition's channel, and its number there
         self._followed: dict[str, _Followed] = {}  # by the table's folded name
@@ -162,25 +161,19 @@ class Conditionals:
         """A new one; TooLarge or Overloaded if there are too many. `condition`: the channel that its condition reads,
         which counts for its owner until there are subscribers, for which it counts then."""
         assert group.trigger is not None
-        mine = max(1, self._limit // 2)
-        if Counter(one.owner for one in self)[owner] >= mine:
-            raise TooLarge("different conditional subscriptions of one client (close some)", mine + 1, mine)
-        if len(self) >= self._limit:
-            raise Overloaded("different conditional subscriptions (max_conditionals)", self._limit)
+        what = "different conditional subscriptions"
+        of_one, of_all = f"{what} of one client (close some)", f"{what} (max_conditionals)"
+        check_share(owner, [one.owner for one in self], self._limit, of_one, of_all)
         name = name_of(group)
         parameters = cast("tuple[Scalar, ...]", group.parameters)  # a conditional is alone in its group
         channel = self._engine.open_result(name)
         one = Conditional(owner, name, group.sql, parameters, group.trigger, channel, now + KEPT_S, condition)
         if condition is not None:
-            self._attendance.shares.hold(owner, ASKED, condition)
+            self.attendance.shares.hold(owner, ASKED, condition)
         if group.trigger.every_s is not None:
             one.next_at = next_multiple(wall, group.trigger.every_s)
         self._named[name] = one
         return one
-
-    def check_share(self, owner: str, condition: str) -> None:
-        """TooLarge if the channel that a condition reads would be one too many for an owner."""
-        self._attendance.shares.check(owner, condition)
 
     def watch(self, one: Conditional, watched: WatchedCondition) -> None:
         """Its condition is listened to from now on. What it has heard already, the first run will see."""
@@ -226,12 +219,12 @@ class Conditionals:
     def _attended(self, one: Conditional) -> None:
         """Its condition's channel counts for its subscribers, if for anybody."""
         if not one.counts_for_subscribers and one.condition is not None:
-            self._attendance.shares.release(one.owner, ASKED, one.condition)
+            self.attendance.shares.release(one.owner, ASKED, one.condition)
         one.counts_for_subscribers = True
 
     def attends(self, one: Conditional) -> Attending | None:
         """The channel of a conditional, if it has subscribers or had some a moment ago."""
-        return self._attendance.find(one.channel.name)
+        return self.attendance.find(one.channel.name)
 
     def expire(self, now: float) -> None:
         """Let go of those that have no subscribers any more; their channels were closed after `linger_s`."""
@@ -253,7 +246,7 @@ class Conditionals:
             if attending is None:
                 self.remove(one)
             elif attending.number not in wanted and not attending.pins:
-                self._attendance.withdraw(attending)
+                self.attendance.close(attending)
                 closed.append(attending)
                 self.remove(one)
         return closed
@@ -268,25 +261,21 @@ class Conditionals:
         """A batch was applied, and changed this table: who follows it, and whose condition has another answer? Costs
         nothing where nobody is concerned, or all who are have fired already."""
         if self._followed and table is not None and len(batch):
-            self._hear_table(fold(table), batch.last_seq)
+            followed = self._followed.get(fold(table))
+            if followed is not None:
+                followed.seq = batch.last_seq
+                fired, followed.unfired = followed.unfired, {}
+                for one in fired:
+                    self.fire(one, followed.seq)
         if not self._watching:
             return
         for name in self._watching.keys() & batch.messages.keys():
             those = self._watching[name]
             outbox = next(iter(those.values())).watched.channel.outbox  # type: ignore[union-attr]
             for listener in outbox.who_waits().tolist():
-                one = those.get(listener)
-                if one is not None:  # else it is just being made: see `watch`
+                if listener in those:  # else it is just being made: see `watch`
                     taken, lost = outbox.take(listener), outbox.take_lost(listener)
-                    self.fire(one, batch.last_seq if lost else taken.seqs[-1])
-
-    def _hear_table(self, name: str, seq: int) -> None:
-        followed = self._followed.get(name)
-        if followed is not None:
-            followed.seq = seq
-            fired, followed.unfired = followed.unfired, {}
-            for one in fired:
-                self.fire(one, seq)
+                    self.fire(those[listener], batch.last_seq if lost else taken.seqs[-1])
 
     def tick(self, wall: float) -> float | None:
         """Fire those whose time has come; returns when the next one's does. The clock may have been set meanwhile:

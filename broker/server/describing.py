@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,21 +29,16 @@ if TYPE_CHECKING:
     from hullcast.network.wire.arrays import Floats
 
 
+@dataclass(eq=False)
 class Describing:
     """Answers questions about tables, views, streams and subscriptions, as far as the sender may know."""
 
-    def __init__(
-        self,
-        engine: ServedEngine,
-        attendance: Attendance,
-        retention: Retention,
-        conditionals: Conditionals,
-        loaded: Callable[[], Mapping[str, Any]],
-        derived: Callable[[Table], dict[str, Any]],
-    ) -> None:
-        """`loaded` says how current the warehouse's tables and views are, `derived` how a stream is computed."""
-        self._engine, self._attendance, self._retention = engine, attendance, retention
-        self._conditionals, self._loaded, self._derived = conditionals, loaded, derived
+    _engine: ServedEngine
+    _attendance: Attendance
+    _retention: Retention
+    _conditionals: Conditionals
+    _loaded: Callable[[], Mapping[str, Any]]  # how current the warehouse's tables and views are
+    _derived: Callable[[Table], dict[str, Any]]  # how a stream is computed
 
     def explain(self, body: Explain, access: Access) -> dict[str, object]:
         """How a subscription would be served, and how current the tables are that it, or its SELECT, reads. Of a SELECT
@@ -50,9 +46,9 @@ class Describing:
         views = self._engine.catalogue.views_named(body.sql)
         if views:
             access.check("query", [view.name for view in views])
-        kept: dict[str, object] = (
-            {"views": {view.name: self._explain_view(view, access) for view in views}} if views else {}
-        )
+        kept: dict[str, object] = {}
+        if views:
+            kept["views"] = {view.name: self._explain_view(view, access) for view in views}
         if body.trigger is None:
             if views:
                 return kept
@@ -62,9 +58,8 @@ class Describing:
             planned = self._engine.catalogue.join_planned(body.sql)
             known = [self._engine.tables[name] for name in self._engine.catalogue.derived_behind(body.sql)]
             derived = [*known, *([] if planned is None else [planned])]
-            kept |= (
-                {"derived": {table.name: self._explain_derived(table, access) for table in derived}} if derived else {}
-            )
+            if derived:
+                kept["derived"] = {table.name: self._explain_derived(table, access) for table in derived}
         else:
             tables = self._engine.catalogue.tables_named(body.sql)  # only the warehouse can read all of it
             access.check("query", tables)
@@ -73,8 +68,8 @@ class Describing:
                 self._engine.catalogue.followable(body.trigger.tables)
             facts = {"conditional": self._conditionals.explain(body.sql, body.parameters, body.trigger)}
             when = body.trigger.when
-            condition = None if when is None else Explain(when, body.trigger.parameters)
-            facts["condition"] = None if condition is None else self.explain(condition, access)
+            parameters = body.trigger.parameters
+            facts["condition"] = None if when is None else self.explain(Explain(when, parameters), access)
         feeds = self._loaded()["tables"]
         return facts | kept | {"loaded": {table: feeds[table] for table in tables if table in feeds}}
 

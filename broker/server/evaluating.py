@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,28 +68,23 @@ OWNER = "conditional subscriptions of {}"
 LARGE_BYTES = 16 << 10
 
 
+@dataclass(eq=False)
 class Evaluating:
     """The runs under way, and the requests that wait for a first result."""
 
-    def __init__(
-        self,
-        engine: ServedEngine,
-        queries: Queries,
-        working: Working,
-        jobs: Jobs,
-        conditionals: Conditionals,
-        changing: Changing,
-        commits: Commits,
-        make_for: Callable[[str, str], None],
-        due: asyncio.Event,
-    ) -> None:
-        """`make_for` makes what the text of an owner's condition needs, before it is listened to. `due` is set by
-        `conditionals`, when one has become due."""
-        self._engine, self._queries, self._working, self._jobs = engine, queries, working, jobs
-        self.conditionals, self._changing, self._commits = conditionals, changing, commits
-        self._make_for, self._due = make_for, due
+    _engine: ServedEngine
+    _queries: Queries
+    _working: Working
+    _jobs: Jobs
+    _conditionals: Conditionals
+    _changing: Changing
+    _commits: Commits
+    _make_for: Callable[[str, str], None]  # makes what the text of an owner's condition needs, before it is listened to
+    _due: asyncio.Event  # set by `_conditionals`, when one has become due
+
+    def __post_init__(self) -> None:
         self._making: dict[Conditional, asyncio.Task[None]] = {}
-        self._awaiting: dict[Conditional, list[asyncio.Future[None]]] = {}  # the end of a run
+        self._awaiting: dict[Conditional, asyncio.Future[HullcastError | None]] = {}  # the end of the next run
 
     # --- requests ------------------------------------------------------------------------------------------
 
@@ -131,10 +127,10 @@ class Evaluating:
         if when is not None:
             refuse_views(self._engine, when, access, condition=True)
             condition = self._engine.catalogue.condition_needed(when)
-            self.conditionals.check_share(owner, condition)
-        one = self.conditionals.find(group)
+            self._conditionals.attendance.shares.check(owner, condition)
+        one = self._conditionals.find(group)
         if one is None:
-            one = self.conditionals.make(group, owner, time.monotonic(), time.time(), condition=condition)
+            one = self._conditionals.make(group, owner, time.monotonic(), time.time(), condition=condition)
             one.making = True
             self._making[one] = task = asyncio.create_task(self._begin(one), name="server.condition")
             task.add_done_callback(lambda task: task.cancelled() or task.exception())  # perhaps nobody waits for it
@@ -143,9 +139,9 @@ class Evaluating:
         making = self._making.get(one)
         if making is not None:
             await asyncio.shield(making)  # others may wait for it, too
-        if not one.ready or (one.error is not None and self.conditionals.attends(one) is None):
+        if not one.ready or (one.error is not None and self._conditionals.attends(one) is None):
             await self._next_result(one)
-            if one.error is not None and not group.channel and self.conditionals.attends(one) is None:
+            if one.error is not None and not group.channel and self._conditionals.attends(one) is None:
                 one.keep_until = 0.0
                 raise one.error
         return needs
@@ -156,7 +152,7 @@ class Evaluating:
         try:
             return tuple(await self._queries.tables_read(owner, group.sql))
         except UsageError:
-            known = self.conditionals.find(group)
+            known = self._conditionals.find(group)
             if known is None or not group.channel:
                 raise
             return known.reads
@@ -165,13 +161,13 @@ class Evaluating:
         """Listen to its condition, before it is run for the first time: no change of it is missed."""
         trigger = one.trigger
         try:
-            self.conditionals.follow(one, self._engine.catalogue.followable(trigger.tables))
+            self._conditionals.follow(one, self._engine.catalogue.followable(trigger.tables))
             if trigger.when is not None:
                 watched = await self._working.do(one.owner, self._watching(one, trigger.when, trigger.parameters))
-                self.conditionals.watch(one, watched)
-            self.conditionals.want(one)
+                self._conditionals.watch(one, watched)
+            self._conditionals.want(one)
         except BaseException as error:
-            self.conditionals.remove(one)
+            self._conditionals.remove(one)
             if isinstance(error, BadParameter):
                 raise BadParameter(error.position, f"{error.reason} (of the condition)", error.row) from None
             raise
@@ -186,25 +182,19 @@ class Evaluating:
     async def _next_result(self, one: Conditional) -> None:
         """Wait for the end of a run, which is begun if none is due; raises why there was none."""
         if not one.serving:
-            self.conditionals.want(one)
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._awaiting.setdefault(one, []).append(ended)
-        try:
-            while not ended.done():  # a conditional that is waited for stays
-                one.keep_until = max(one.keep_until, time.monotonic() + KEPT_S)
-                await asyncio.wait((ended,), timeout=KEPT_S / 2)
-            ended.result()
-        finally:
-            ended.cancel()
+            self._conditionals.want(one)
+        ended = self._awaiting.setdefault(one, asyncio.get_running_loop().create_future())
+        while not ended.done():  # a conditional that is waited for stays
+            one.keep_until = max(one.keep_until, time.monotonic() + KEPT_S)
+            await asyncio.wait((ended,), timeout=KEPT_S / 2)
+        error = ended.result()
+        if error is not None:
+            raise error
 
     def _tell(self, one: Conditional, error: HullcastError | None = None) -> None:
-        for ended in self._awaiting.pop(one, ()):
-            if ended.done():  # nobody waits any more
-                continue
-            if error is None:
-                ended.set_result(None)
-            else:
-                ended.set_exception(error)
+        ended = self._awaiting.pop(one, None)
+        if ended is not None:
+            ended.set_result(error)
 
     # --- runs ----------------------------------------------------------------------------------------------
 
@@ -212,8 +202,8 @@ class Evaluating:
         """Let what is due have its turn, until cancelled."""
         try:
             while True:
-                due_at = self.conditionals.tick(time.time())
-                for one in self.conditionals.take_due(time.monotonic()):
+                due_at = self._conditionals.tick(time.time())
+                for one in self._conditionals.take_due(time.monotonic()):
                     run = partial(self._take_turn, one)
                     self._jobs.put(ServerJob(one.owner, time.monotonic(), 0, None, RUNS, None, run, lambda _: None))
                 with contextlib.suppress(TimeoutError):
@@ -229,14 +219,14 @@ class Evaluating:
     def _pause_s(self, due_at: float | None) -> float | None:
         """How long there is nothing to do, unless something happens."""
         pauses = [] if due_at is None else [min(LOOK_S, due_at - time.time())]
-        next_time = self.conditionals.next_time()
+        next_time = self._conditionals.next_time()
         if next_time is not None:
             pauses.append(next_time - time.monotonic())
         return max(0.0, min(pauses)) if pauses else None
 
     async def _take_turn(self, one: Conditional) -> None:
         if one.queued and self._commits.busy:  # none is computed while too much waits for the disk
-            self.conditionals.postpone(one, time.monotonic() + FIRST_PAUSE_S)
+            self._conditionals.postpone(one, time.monotonic() + FIRST_PAUSE_S)
             self._due.set()
         elif one.queued:
             await self._run(one)
@@ -244,14 +234,14 @@ class Evaluating:
     async def _run(self, one: Conditional) -> None:
         """Run a SELECT once, and deliver what comes of it: rows, or why there are none."""
         began = time.monotonic()
-        fired = self.conditionals.begun(one, began)
+        fired = self._conditionals.begun(one, began)
         error: HullcastError | None = None
         try:
             answer = await self._answer(one)
         except Unavailable as refusal:
             one.refusals += 1
             pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**one.refusals)
-            self.conditionals.put_back(one, fired, time.monotonic() + pause_s)
+            self._conditionals.put_back(one, fired, time.monotonic() + pause_s)
             self._tell(one, refusal)
             if one.refusals == REFUSALS:  # they learn that there is something that they do not know yet
                 self._give(one, _told(refusal), fired)
@@ -263,7 +253,7 @@ class Evaluating:
             error = InvariantBroken(f"{type(bug).__name__} in a conditional subscription")
             answer = _told(error)
         took_s = time.monotonic() - began
-        self.conditionals.ended(one, took_s, error)
+        self._conditionals.ended(one, took_s, error)
         one.last = {"took_s": took_s, "bytes": len(answer.text), "as_of": answer.as_of, "fired": fired}
         if error is not None:
             one.last["error"] = str(error)
@@ -273,16 +263,17 @@ class Evaluating:
         self._tell(one)
 
     def _give(self, one: Conditional, answer: _Answer, fired: int | None) -> None:
-        if one in self.conditionals:
-            result = Result(answer.text, fired, float(time.time_ns() // 1000))
-            self._commits.change(lambda: self._delivered(one, result))
+        result = Result(answer.text, fired, float(time.time_ns() // 1000))
 
-    def _delivered(self, one: Conditional, result: Result) -> list[Outcome]:
-        outcome = self._changing.deliver(one.channel, result, time.monotonic())
-        if outcome is None:
-            return []
-        self.conditionals.told(one)
-        return [outcome]
+        def make() -> list[Outcome]:
+            outcome = self._changing.deliver(one.channel, result, time.monotonic())
+            if outcome is None:
+                return []
+            self._conditionals.told(one)
+            return [outcome]
+
+        if one in self._conditionals:
+            self._commits.change(make)
 
     async def _answer(self, one: Conditional) -> _Answer:
         """What the warehouse answers, whole; SqlError if that is too large for an event."""
@@ -296,8 +287,7 @@ class Evaluating:
                     parts.append(portion)
                     size += len(portion)
             finally:
-                self._queries.warehouse.withdraw(rest)
-                rest.close()
+                self._queries.let_go(rest)
         if size > RESULT_BYTES:
             reason = f"its rows take more than {RESULT_BYTES >> 10} KiB, too much for an event"
             remedy = "aggregate them, add a WHERE or a LIMIT, or subscribe to less and query() the rows at each event"

@@ -78,13 +78,11 @@ class Hall:
             if len(request.body) > LARGE_BYTES:
                 access.check_one_of(() if likely is None else likely.rights)
             self._take(Asked(bodies.decode(request.body), request, access))
-        except HullcastError as error:
-            if unavailable is not None:
+        except Exception as error:  # noqa: BLE001  (`refusal` raises it, if the engine's state is in doubt)
+            if unavailable is not None and isinstance(error, HullcastError):
                 self._commits.refuse(request, unavailable)
             else:
                 self._answer(request, access, self.refusal(error, access))
-        except Exception as error:  # noqa: BLE001  (`failure` raises it, if the engine's state is in doubt)
-            self._answer(request, access, self.failure(error, "request"))
 
     def _unavailable(self) -> Unavailable | None:
         if self.stopping:
@@ -151,11 +149,7 @@ class Hall:
         outcomes = []
         found = HANDLERS[bodies.Publish].do(self._server, arrived)
         for one, outcome in zip(arrived, found, strict=True):
-            if isinstance(outcome, HullcastError):
-                outcome = self.refusal(outcome, one.access)
-            elif isinstance(outcome, Exception):
-                outcome = self.failure(outcome, "Publish")
-            outcomes.append(outcome)
+            outcomes.append(outcome if isinstance(outcome, Outcome) else self.refusal(outcome, one.access, "Publish"))
         return outcomes
 
     # --- one request -------------------------------------------------------------------------------------------
@@ -171,10 +165,8 @@ class Hall:
                     self.apply_arrived()
                     self._do(handler, asked, found)
                     return
-            except HullcastError as error:
-                found = self.refusal(error, access)
-            except Exception as error:  # noqa: BLE001  (`failure` raises it, if the engine's state is in doubt)
-                found = self.failure(error, type(asked.body).__name__)
+            except Exception as error:  # noqa: BLE001  (`refusal` raises it, if the engine's state is in doubt)
+                found = self.refusal(error, access, type(asked.body).__name__)
             self._answer(request, access, found)
 
         def refuse(error: HullcastError) -> None:
@@ -202,7 +194,7 @@ class Hall:
             try:
                 self._answer(request, access, outcome)
             except Exception as bug:  # noqa: BLE001  (it fails this request only)
-                self._answer(request, access, self.failure(bug, "reply"))
+                self._answer(request, access, self.refusal(bug, access, "reply"))
 
         stoppable = None if handler.stays else request
         job = ServerJob(access.owner, time.monotonic(), len(request.body), None, WORK, stoppable)
@@ -219,17 +211,16 @@ class Hall:
             if handler.lane is Lane.SLICES:
                 return (yield from handler.do(self._server, asked, *given))
             return handler.do(self._server, asked, *given)
-        except HullcastError as error:
-            return self.refusal(error, asked.access)
-        except Exception as error:  # noqa: BLE001  (`failure` raises it, if the engine's state is in doubt)
-            return self.failure(error, type(asked.body).__name__)
+        except Exception as error:  # noqa: BLE001  (`refusal` raises it, if the engine's state is in doubt)
+            return self.refusal(error, asked.access, type(asked.body).__name__)
 
     # --- errors ------------------------------------------------------------------------------------------------
 
-    def refusal(self, error: HullcastError, access: Access) -> Outcome:
-        """The answer to a request that cannot be met; InvariantBroken is raised where it says that the engine is."""
-        if isinstance(error, InvariantBroken):
-            return self.failure(error, "request")
+    def refusal(self, error: Exception, access: Access, what: str = "request") -> Outcome:
+        """The answer to a request that cannot be met, or failed by a fault of ours: that is raised if the engine's
+        state is in doubt."""
+        if isinstance(error, InvariantBroken) or not isinstance(error, HullcastError):
+            return self._failure(error, what)
         if isinstance(error, PermissionError):
             self.refused += 1
             log.warning("request refused", extra={"why": str(error)})
@@ -238,8 +229,7 @@ class Hall:
             error = UnknownTable(error.table, tuple(known))
         return Outcome(Failed(*to_wire(error)))
 
-    def failure(self, error: BaseException, what: str) -> Outcome:
-        """The answer to a request that failed by a fault of ours; raises it if the engine's state is in doubt."""
+    def _failure(self, error: Exception, what: str) -> Outcome:
         if self._server.engine.broken:
             raise error
         self.failures += 1

@@ -50,15 +50,10 @@ class HistoryReads:
         self, server: str, engine: ServedEngine, directory: DataDirectory | None, commit_log: CommitLog
     ) -> None:
         self._server, self._engine, self._directory, self._log = server, engine, directory, commit_log
-        self._child = ChildProcess(READER, self._on_answer, self._on_gone)
+        self.child = ChildProcess(READER, self._on_answer, self._on_gone)
         self._owed: asyncio.Future[bytes] | None = None
         self._used_at = 0.0
         self.answered = self.failed = 0
-
-    @property
-    def processes(self) -> int:
-        """Processes started so far."""
-        return self._child.lives
 
     def span(self, asked: Asked[AskHistory]) -> Outcome:
         """Which changes of a table can be read."""
@@ -73,13 +68,13 @@ class HistoryReads:
     def watch(self, now: float) -> None:
         """Called now and then: kill a process that hangs, or that nobody has needed for long. Whoever waits for it then
         hears of it."""
-        self._child.watch(now)
-        if self._child.running and self._owed is None and now - self._used_at > IDLE_S:
-            self._child.kill()
+        self.child.watch(now)
+        if self.child.running and self._owed is None and now - self._used_at > IDLE_S:
+            self.child.kill()
 
     async def stop(self) -> None:
         """End the process."""
-        await self._child.stop()
+        await self.child.stop()
 
     def _life(self, table: str, access: Access) -> tuple[Life, int]:
         """A table as it is now, and the sequence number from which on tables can be read."""
@@ -121,10 +116,10 @@ class HistoryReads:
 
     async def _answer(self, reading: HistoryRequest) -> bytes:
         assert self._directory is not None
-        if not self._child.running:
-            await self._child.start(str(self._directory.path))
+        if not self.child.running:
+            await self.child.start(str(self._directory.path))
         self._owed = owed = asyncio.get_running_loop().create_future()
-        self._child.write(reading)
+        self.child.write(reading)
         try:
             return await asyncio.shield(owed)
         finally:  # nobody may wait for it any more, but the next one is read when this is over

@@ -15,10 +15,9 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from hullcast.broker.scheduling.fair_queue import FairQueue, Queued
-from hullcast.broker.server.open_requests import ByRoute
 from hullcast.network.wire.errors import InvariantBroken, Overloaded
 
 if TYPE_CHECKING:
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     from hullcast.broker.server.working import Working
     from hullcast.network.wire.errors import HullcastError
     from hullcast.network.wire.frames import Request
+
+T = TypeVar("T")
 
 #: So many that it is no limit.
 ANY = 1 << 60
@@ -94,6 +95,58 @@ class ServerJob(Queued):
         self.stop()
 
 
+class ByRoute(Generic[T]):
+    """Requests being answered: what is done for them, by the route and the id of each.
+
+    A route is set by those it leads through, link by link, and a link's number is never given twice: so nobody can name
+    the request of another. An id is the client's, and may come twice if that is what it sends. To add, find and discard
+    one takes one step; to find all below some links takes one for each route that ends with our link they are behind.
+    """
+
+    def __init__(self) -> None:
+        self._links: dict[int, dict[tuple[int, ...], dict[int, list[T]]]] = {}  # by our own link, route, id
+
+    def __len__(self) -> int:
+        """How many requests there are."""
+        return sum(len(found) for routes in self._links.values() for ids in routes.values() for found in ids.values())
+
+    def add(self, request: Request, thing: T) -> None:
+        """This is done for a request."""
+        route = request.route
+        self._links.setdefault(route[-1], {}).setdefault(route, {}).setdefault(request.id, []).append(thing)
+
+    def discard(self, request: Request, thing: T) -> None:
+        """This is not done any more."""
+        route = request.route
+        routes = self._links.get(route[-1], {})
+        ids = routes.get(route, {})
+        left = [other for other in ids.get(request.id, ()) if other is not thing]
+        if left:
+            ids[request.id] = left
+            return
+        ids.pop(request.id, None)
+        if not ids:
+            routes.pop(route, None)
+        if not routes:
+            self._links.pop(route[-1], None)
+
+    def of(self, request: Request) -> list[T]:
+        """What is done for the requests that came the same way with the same id."""
+        route = request.route
+        return list(self._links.get(route[-1], {}).get(route, {}).get(request.id, ()))
+
+    def below(self, links: Sequence[int], route: tuple[int, ...] = ()) -> list[T]:
+        """What is done for all requests that came by one of these links of the node that a route leads to; without a
+        route, by one of our own."""
+        if not route:
+            ours = [ids for link in links for ids in self._links.get(link, {}).values()]
+        else:
+            places, wanted = len(route) + 1, {(link, *route) for link in links}
+            routes = self._links.get(route[-1], {})
+            ours = [ids for way, ids in routes.items() if way[-places:] in wanted]
+        return [thing for ids in ours for found in ids.values() for thing in found]
+
+
 class Jobs:
     """All jobs of a server.
 
@@ -107,7 +160,7 @@ class Jobs:
         """`fail` is told what a job raised that it should have answered: the server stops."""
         self._working, self._fail = working, fail
         self._queues: dict[Room, FairQueue[ServerJob]] = {}
-        self._open: ByRoute[Stoppable] = ByRoute()
+        self.open: ByRoute[Stoppable] = ByRoute()  # jobs, and whatever else is there for requests
         self._tasks: set[asyncio.Task[None]] = set()
         self.given_up: Counter[Room] = Counter()
         self._stopped = False
@@ -187,18 +240,10 @@ class Jobs:
         if latest.end is None or latest.end():  # else it has just been answered
             latest.refuse(refusal)
 
-    def keep(self, request: Request, thing: Stoppable) -> None:
-        """Something else is there for a request, until it is let go."""
-        self._open.add(request, thing)
-
-    def let_go(self, request: Request, thing: Stoppable) -> None:
-        """It is not there any more."""
-        self._open.discard(request, thing)
-
     def _note(self, job: ServerJob) -> None:
         job.stop = partial(self.withdraw, job)
         if job.request is not None:
-            self._open.add(job.request, job)
+            self.open.add(job.request, job)
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -240,7 +285,7 @@ class Jobs:
 
     def _unnote(self, job: ServerJob) -> None:
         if job.request is not None:
-            self._open.discard(job.request, job)
+            self.open.discard(job.request, job)
 
     def _forget(self, job: ServerJob) -> None:
         """It counts as waiting no more, if it did."""
@@ -261,12 +306,12 @@ class Jobs:
 
     def give_up(self, request: Request) -> None:
         """A client does not wait any more for the answer to the request that had the same id. There is no reply."""
-        for thing in self._open.of(request):
+        for thing in self.open.of(request):
             thing.stop()
 
     def gone(self, links: Sequence[int], route: tuple[int, ...] = ()) -> None:
         """Nobody takes answers any more by these links of the node at the end of a route (without one: by ours)."""
-        for thing in self._open.below(links, route):
+        for thing in self.open.below(links, route):
             thing.link_gone()
 
     def withdraw(self, job: ServerJob) -> None:
@@ -294,5 +339,5 @@ class Jobs:
             if not room.all_begin and queue.serving < room.at_once and queue.next() is not None:
                 raise InvariantBroken(f"J2: {room.called} wait though there is a place")
             for job in queue:
-                if job.request is not None and job.end is None and job not in self._open.of(job.request):
+                if job.request is not None and job.end is None and job not in self.open.of(job.request):
                     raise InvariantBroken(f"J3: nobody finds {job}")

@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hullcast.broker.server.jobs import ANY, Awaited, Room
 from hullcast.broker.server.outcome import Outcome
@@ -85,14 +85,6 @@ class _Kept:
         """The same, unless it may be fetched by another link: by whoever has the key."""
         if not self.asked.access.keyed:
             self.give_up(self)
-
-
-class _Rows(NamedTuple):
-    """An answer, or its first portion and the rest."""
-
-    tables: tuple[str, ...]
-    body: bytes
-    rest: LargeAnswer | None
 
 
 class Queries:
@@ -183,14 +175,17 @@ class Queries:
         ticket = os.urandom(TICKET_BYTES)
         terms = (query.freshness, query.deadline_s, query.priority, query.read_set == "consistent")
         ask = Ask(0, access.owner, query.sql, tuple(query.parameters), (), arrived, ticket, *terms)
-        tables, body, rest = await self._ask(ask, seq, access)
+        tables, body, rest = await self._ask(ask, seq, access, partial(self._bound, ticket))
         if rest is not None:
             asked = asked._replace(request=asked.request._replace(body=b""))
             self._keep(_Kept(ticket, asked, tables, rest, time.monotonic() + KEPT_S, self._give_up))
         return body
 
-    async def _ask(self, ask: Ask, seq: int, access: Access | None) -> _Rows:
-        """The answer, with everything up to a sequence number; TimeoutError if its deadline passed before it was asked.
+    async def _ask(
+        self, ask: Ask, seq: int, access: Access | None, on_growth: Callable[[], None] = lambda: None
+    ) -> tuple[tuple[str, ...], bytes, LargeAnswer | None]:
+        """The tables and the answer, or its first portion and the rest, with everything up to a sequence number;
+        TimeoutError if its deadline passed before it was asked.
 
         Rights are asked for before a query may read tables, and before the answer leaves; without `access`, the server
         itself asks, which may read all.
@@ -202,19 +197,19 @@ class Queries:
             as_of, tables = self._engine.catalogue.definitions, self._tables_of(ask.sql)
             if tables is not None:
                 self._check(access, tables)
-                found = await self.warehouse.ask(ask._replace(tables=tables))
+                found = await self.warehouse.ask(ask._replace(tables=tables), on_growth)
             else:
                 may = self._may_read(ask.sql, access)
-                found = await self.warehouse.ask(ask._replace(tables=may, read=False))
+                found = await self.warehouse.ask(ask._replace(tables=may, read=False), on_growth)
                 self._remember(ask.sql, found.tables, as_of)
             try:
                 self._check(access, found.tables)
             except HullcastError:
                 if found.rest is not None:
-                    self._let_go(found.rest)
+                    self.let_go(found.rest)
                 raise
             if found.body is not None:
-                return _Rows(found.tables, found.body, found.rest)
+                return found.tables, found.body, found.rest
 
     def _check(self, access: Access | None, tables: tuple[str, ...]) -> None:
         if access is not None:
@@ -270,7 +265,8 @@ class Queries:
                 found.append(name)
         return tuple(found)
 
-    def _let_go(self, rest: LargeAnswer) -> None:
+    def let_go(self, rest: LargeAnswer) -> None:
+        """Nobody reads the rest of an answer any more."""
         self.warehouse.withdraw(rest)
         rest.close()
 
@@ -280,12 +276,11 @@ class Queries:
         for owner, most in ((kept.owner, KEPT_PER_OWNER), (None, KEPT)):
             while len(self._kept_of(owner)) >= most:
                 if not self._drop_done(owner):
-                    self._let_go(kept.rest)
+                    self.let_go(kept.rest)
                     raise Overloaded("large answers being fetched", most)
         self._kept[kept.ticket] = kept
-        self._jobs.keep(kept.asked.request, kept)
-        kept.rest.on_growth = lambda: self._bound(kept)
-        self._bound(kept)
+        self._jobs.open.add(kept.asked.request, kept)
+        self._bound(kept.ticket)
 
     def _kept_of(self, owner: str | None) -> list[_Kept]:
         """What is kept of an owner's, or in all."""
@@ -298,8 +293,11 @@ class Queries:
             self._drop(ticket)
         return ticket is not None
 
-    def _bound(self, kept: _Kept) -> None:
+    def _bound(self, ticket: bytes) -> None:
         """An answer has grown: fail it if that is too much. One owner leaves half of the room on the disk to others."""
+        kept = self._kept.get(ticket)
+        if kept is None:  # it is looked at when it is kept
+            return
         if self._space is not None:
             mine = sum(one.rest.size_bytes for one in self._kept_of(kept.owner))
             if mine > (self.kept_bytes + self._space.room_bytes) // 2:
@@ -320,10 +318,10 @@ class Queries:
 
     def _drop(self, ticket: bytes) -> None:
         kept = self._kept.pop(ticket)
-        self._jobs.let_go(kept.asked.request, kept)
+        self._jobs.open.discard(kept.asked.request, kept)
         if kept.fetching is not None:
             kept.fetching.cancel()
-        self._let_go(kept.rest)
+        self.let_go(kept.rest)
 
     def _give_up(self, kept: _Kept) -> None:
         self._not_fetched += not kept.done

@@ -15,19 +15,19 @@ import numpy as np
 from hullcast.broker.server.commits import OURS
 from hullcast.broker.server.outcome import Outcome
 from hullcast.network.wire import bodies
-from hullcast.network.wire.bodies import Done, Failed
+from hullcast.network.wire.bodies import Done, Failed, Receipts
 from hullcast.network.wire.columns import concatenate, size_bytes, take
 from hullcast.network.wire.errors import ConnectionLost, to_wire
 from hullcast.network.wire.frames import Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hullcast.broker.server.leaving import Leaving
     from hullcast.broker.server.pipeline import Pipeline, Step
-    from hullcast.broker.server.receipts import OwedReceipts
     from hullcast.network.node.children import Children
     from hullcast.network.wire.columns import Columns
+    from hullcast.network.wire.frames import Request
 
     Portion = tuple[int, dict[int, Columns]]  # messages by channel, and up to which update they are complete
 
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 PORTION_BYTES = 1 << 20
 #: Steps that may wait behind portions; beyond, all portions leave in one turn.
 MOST_BEHIND = 10_000
+#: How long a receipt that nobody waits for may stay, and how many of one client may.
+LAZY_S, LAZY_MOST = 0.05, 16
+#: Receipts of one reply. The slower the disk, the more are owed at once, and a frame has its limits.
+TOGETHER_MOST = 4096
 
 
 class ReleaseObserver(Protocol):
@@ -48,15 +52,10 @@ class Releases:
     """Sends what steps lead to, in order, and tells the followers."""
 
     def __init__(
-        self,
-        children: Children,
-        pipeline: Pipeline,
-        leaving: Leaving,
-        receipts: OwedReceipts,
-        followers: Sequence[ReleaseObserver],
+        self, children: Children, pipeline: Pipeline, leaving: Leaving, followers: Sequence[ReleaseObserver]
     ) -> None:
-        self._children, self._pipeline, self._leaving = children, pipeline, leaving
-        self._receipts, self._followers = receipts, followers
+        self._children, self._pipeline, self._leaving, self._followers = children, pipeline, leaving, followers
+        self._receipts = OwedReceipts(children.answer)
         self._portions: Iterator[Portion] | None = None  # of a large batch
 
     @property
@@ -107,7 +106,7 @@ class Releases:
         if through:
             self._deliver(through, gathered)
         if len(self._pipeline.behind) > MOST_BEHIND:
-            self.finish()
+            self._finish()
 
     def _answer(self, step: Step) -> None:
         request, outcome, reply, rights, owner = step
@@ -135,7 +134,7 @@ class Releases:
         return self._portions is None
 
     def _send_portion(self) -> None:
-        if self._portions is None:  # `finish` was called
+        if self._portions is None:  # `_finish` was called
             return
         portion = next(self._portions, None)
         if portion is not None:
@@ -156,12 +155,61 @@ class Releases:
         except Exception as error:  # noqa: BLE001  (`Server.run` raises it)
             self._pipeline.fail(error)
 
-    def finish(self) -> None:
-        """Send all that is left, now."""
+    def _finish(self) -> None:
+        """Send the other portions, now."""
         while self._portions is not None:
             for portion in self._portions:
                 self._children.deliver(*portion)
             self._send_portion()
+
+    def close(self) -> None:
+        """Send all that is left; nothing is sent later."""
+        self._finish()
+        self._receipts.close()
+
+
+class OwedReceipts:
+    """Receipts by client, until they leave. Those of a client that is gone leave for nobody: it will ask again."""
+
+    def __init__(self, answer: Callable[[Reply], None]) -> None:
+        self._answer = answer
+        self._owed: dict[tuple[int, ...], list[tuple[int, int, int]]] = {}  # by route
+        self._due: set[tuple[int, ...]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def owe(self, request: Request, done: Done) -> None:
+        """A change was applied, and is on disk."""
+        owed = self._owed.setdefault(request.route, [])
+        owed.append((request.id, done.first, done.last))
+        if not request.lazy or len(owed) >= LAZY_MOST:
+            self._due.add(request.route)
+
+    def settle(self) -> None:
+        """Send what somebody waits for; the rest when its time has come."""
+        due, self._due = self._due, set()
+        for route in due:
+            self._send(route)
+        if self._owed and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LAZY_S, self._send_all)
+
+    def _send_all(self) -> None:
+        self._timer = None
+        for route in list(self._owed):
+            self._send(route)
+
+    def _send(self, route: tuple[int, ...]) -> None:
+        owed = self._owed.pop(route)
+        for start in range(0, len(owed), TOGETHER_MOST):
+            changes = owed[start : start + TOGETHER_MOST]
+            number, first, last = changes[-1]
+            body = Done(first, last) if len(changes) == 1 else Receipts(tuple(changes))
+            self._answer(Reply(number, route, (), bodies.encode(body)))
+
+    def close(self) -> None:
+        """Send what is owed; nothing is sent later."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._send_all()
 
 
 def _comes_behind(outcome: Outcome) -> bool:

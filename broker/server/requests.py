@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hullcast.broker.scheduling.driver import Until
@@ -45,11 +44,11 @@ from hullcast.network.wire.bodies import (
     Sync,
     Synced,
 )
-from hullcast.network.wire.errors import HullcastError, InvariantBroken, NotPermitted
+from hullcast.network.wire.errors import HullcastError, InvariantBroken
 
 if TYPE_CHECKING:
     from hullcast.broker.scheduling.driver import Work
-    from hullcast.broker.server.access import Access, Asked
+    from hullcast.broker.server.access import Asked
     from hullcast.broker.server.service import Server
     from hullcast.broker.server.subscribing import Prepared
     from hullcast.network.security.rights import Action
@@ -148,25 +147,15 @@ def execute_first(s: Server, asked: Asked[Execute]) -> Awaited | None:
     """A view is made before there is such a view; a derived stream needs files that the streams process can read."""
     try:
         statement = parse_statement(asked.body.sql)
-        if (
-            isinstance(statement, CreateView)
-            and _is_admin(asked.access)
-            and s.engine.catalogue.bound(statement) is not None
-        ):
-            return _or_refused(s, asked, s.views.wait(statement, asked.access.owner))
+        if isinstance(statement, CreateView):
+            asked.access.check("admin")
+            if s.engine.catalogue.bound(statement) is not None:
+                return _or_refused(s, asked, s.views.wait(statement, asked.access.owner))
     except HullcastError:
         return None  # whoever executes it says what is wrong
     if isinstance(statement, CreateDerived) and not s.storage.has_files:
         return _or_refused(s, asked, Awaited(FILES, s.storage.for_queries))
     return None
-
-
-def _is_admin(access: Access) -> bool:
-    try:
-        access.check("admin")
-    except NotPermitted:
-        return False
-    return True
 
 
 def _or_refused(s: Server, asked: Asked[Execute], wait: Awaited) -> Awaited:
@@ -211,11 +200,7 @@ def subscribe_first(s: Server, asked: Asked[Subscribe]) -> Awaited | None:
         joins = len(texts) > READ_AT_ONCE or any(s.engine.catalogue.join_to_make(sql) is not None for sql in texts)
     except HullcastError:
         return None  # whoever subscribes says what is wrong
-    return Awaited(FILES, partial(_files, s)) if joins else None
-
-
-async def _files(s: Server) -> None:
-    await s.storage.for_queries()
+    return Awaited(FILES, s.storage.for_queries) if joins else None
 
 
 def _may_join(sql: str) -> bool:
@@ -224,9 +209,10 @@ def _may_join(sql: str) -> bool:
     return "join" in behind or "," in behind
 
 
-def subscribe(s: Server, asked: Asked[Subscribe], prepared: Prepared | None = None) -> Work:
+def subscribe(s: Server, asked: Asked[Subscribe], prepared: object = None) -> Work:
     """All groups of a request, in one reply."""
-    return s.subscribing.subscribe(asked.body, asked.access, s.now, prepared or {})
+    known: Prepared = prepared if isinstance(prepared, dict) else {}
+    return s.subscribing.subscribe(asked.body, asked.access, s.now, known)
 
 
 def links_gone(s: Server, asked: Asked[LinksGone]) -> None:
@@ -254,11 +240,6 @@ def sync(s: Server, asked: Asked[Sync]) -> Outcome:
     return Outcome(Synced(s.engine.seq), ordered=True)
 
 
-def fetch(s: Server, asked: Asked[Fetch]) -> Outcome:
-    """A part of first answers that were too large for one reply."""
-    return Outcome(s.subscribing.fetch(asked.body, asked.access.owner, s.now()))
-
-
 def explain(s: Server, asked: Asked[Explain]) -> Work:
     """How a subscription would be served."""
     yield from _freed(s, None)
@@ -268,11 +249,6 @@ def explain(s: Server, asked: Asked[Explain]) -> Work:
 def describe(s: Server, asked: Asked[Describe]) -> Outcome:
     """The tables and views that the sender may do something with."""
     return Outcome(Information(s.describing.describe(asked.access)))
-
-
-def status(s: Server, asked: Asked[Status]) -> Outcome:
-    """Everything there is to show; it names the queries of all clients."""
-    return Outcome(Information(s.status()))
 
 
 def left(s: Server, asked: Asked[Left]) -> None:
@@ -302,7 +278,7 @@ add(
     Handler(Execute,     ("admin", "publish"), None,     SLICES,   execute, execute_first, on_disk=True),
     Handler(Sync,        (),                   None,     INLINE,   sync, on_disk=True),
     Handler(Subscribe,   READS,                None,     SLICES,   subscribe, subscribe_first, on_disk=True),
-    Handler(Fetch,       (),                   None,     INLINE,   fetch),
+    Handler(Fetch,       (),                   None,     INLINE,   lambda s, a: s.subscribing.fetch(a, s.now())),
     Handler(Query,       ("query",),           None,     PROCESS,  lambda s, a: s.queries.wait(a)),
     Handler(FetchRows,   (),                   None,     PROCESS,  lambda s, a: s.queries.fetch(a)),
     Handler(AskHistory,  ("query",),           table_of, INLINE,   lambda s, a: s.history.span(a)),
@@ -310,7 +286,7 @@ add(
     Handler(ReadTable,   ("query",),           table_of, PROCESS,  lambda s, a: s.history.wait(a)),
     Handler(Explain,     READS,                None,     SLICES,   explain),
     Handler(Describe,    (),                   None,     INLINE,   describe),
-    Handler(Status,      ("admin",),           no_table, INLINE,   status),
+    Handler(Status,      ("admin",),           no_table, INLINE,   lambda s, _: Outcome(Information(s.status()))),
     Handler(SetPolicy,   (),                   None,     INLINE,   policy),
     Handler(GiveUp,      (),                   None,     INLINE,   lambda s, a: s.jobs.give_up(a.request), ends=True),
     Handler(DropRows,    (),                   None,     INLINE,   lambda s, a: s.queries.drop(a), ends=True),

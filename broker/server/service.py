@@ -19,7 +19,6 @@ from hullcast.broker.server.calibration import stored_coefficients
 from hullcast.broker.server.changing import Changing
 from hullcast.broker.server.commits import Commits
 from hullcast.broker.server.conditionals import Conditionals
-from hullcast.broker.server.derived import HiddenStreams
 from hullcast.broker.server.describing import Describing
 from hullcast.broker.server.evaluating import Evaluating
 from hullcast.broker.server.hall import Hall
@@ -27,10 +26,10 @@ from hullcast.broker.server.history import HistoryReads
 from hullcast.broker.server.housekeeping import Housekeeping
 from hullcast.broker.server.jobs import Jobs
 from hullcast.broker.server.leaving import Leaving
+from hullcast.broker.server.making import HiddenStreams, WindowLimits
 from hullcast.broker.server.nodes import Nodes
 from hullcast.broker.server.pipeline import Pipeline
 from hullcast.broker.server.queries import Queries
-from hullcast.broker.server.receipts import OwedReceipts
 from hullcast.broker.server.releases import Releases
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.serving import serve
@@ -40,9 +39,7 @@ from hullcast.broker.server.streams import StreamsProcess
 from hullcast.broker.server.subscribing import Limits, Subscribing
 from hullcast.broker.server.views import ViewMaking
 from hullcast.broker.server.warehouse import Warehouse
-from hullcast.broker.server.windows import WindowLimits
 from hullcast.broker.server.working import Working
-from hullcast.broker.warehouse.messages import DiskLimits, QueryLimits
 from hullcast.network.link.listener import Listener
 from hullcast.network.monitor.pauses import Pauses
 from hullcast.network.node.children import Children
@@ -55,18 +52,12 @@ if TYPE_CHECKING:
     import zmq
 
     from hullcast.broker.server.settings import ServerSettings
-    from hullcast.broker.streams.messages import MadeTuples
     from hullcast.network.link.peer import Peer
     from hullcast.network.security.curve import Curve
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.frames import Request
 
 log = logger(__name__)
-
-#: How long results of joins wait for a sync that is made for others.
-RESULTS_PATIENCE_S = 0.005
-#: Rows and bytes of the answer to one query.
-ROW_LIMIT, ANSWER_BYTES = 1_000_000, 512 << 20
 
 
 class Server:
@@ -117,7 +108,7 @@ class Server:
         self.pauses = Pauses()
         self.nodes = Nodes(self.children, self.epoch, self.id)
         followers = (self.housekeeping, self.warehouse, self.streams)
-        self.releases = Releases(self.children, self.pipeline, self.leaving, self.receipts, followers)
+        self.releases = Releases(self.children, self.pipeline, self.leaving, followers)
         self.hall = Hall(self)
 
     def _make_ways_out(self, settings: ServerSettings) -> None:
@@ -133,7 +124,6 @@ class Server:
         )
         self.leaving = Leaving(self.children, self.pipeline, self.attendance, linger_s)
         self.commits = Commits(self.pipeline, self.children, self.leaving, self.storage.space)
-        self.receipts = OwedReceipts(self.children.answer)
         self.jobs = Jobs(self.working, self.pipeline.fail)
 
     def _make_changes(self, settings: ServerSettings) -> None:
@@ -141,27 +131,14 @@ class Server:
         engine, storage = self.engine, self.storage
         due = self._conditionals_due = asyncio.Event()
         self.conditionals = Conditionals(engine, self.attendance, settings.max_conditionals, due.set)
-        self.streams = StreamsProcess(
-            engine,
-            self.log,
-            storage.for_queries,
-            self._append_results,
-            lambda stream, why, on: self.commits.change(lambda: self.changing.gap(stream, why, on, time.monotonic())),
-            lambda stream: self.commits.change(lambda: self.changing.note_consumed([stream])),
-            lambda: self.commits.busy,
-            policy=settings.stream_policy,
-            limit_bytes=settings.stream_queue_bytes,
-            memory_bytes=settings.stream_memory_bytes,
-        )
+        ways = (storage.for_queries, self.commits, lambda: self.changing)
+        self.streams = StreamsProcess(engine, self.log, *ways, settings)
         known = (self.attendance, self.retention, self.conditionals, self.leaving.wanted)
-        self.changing = Changing(engine, storage.publishers, *known, settings.batch_rows, self.streams, self.commits)
+        ends = (settings.batch_rows, self.streams, self.commits)
+        self.changing: Changing = Changing(engine, storage.publishers, *known, *ends)
         self.housekeeping = Housekeeping(self.changing, self.commits, self.pipeline, self.working)
         self.hidden = HiddenStreams(engine, self.attendance, settings.channel_linger_s, self.changing, self.streams)
         self.windows = WindowLimits(engine, settings.stream_window_bytes)
-
-    def _append_results(self, stream: str, made: MadeTuples) -> None:
-        now = time.monotonic()
-        self.commits.change(lambda: [self.changing.append(stream, made, now)], patience_s=RESULTS_PATIENCE_S)
 
     def _make_answers(self, settings: ServerSettings) -> None:
         """What answers subscriptions and questions."""
@@ -169,15 +146,8 @@ class Server:
         most = (settings.subscribe_rows, settings.subscribe_groups, settings.max_channels, settings.link.queue_bytes)
         known = (self.attendance, self.retention, self.conditionals)
         durable = settings.data is not None
-        self.subscribing = Subscribing(engine, self.epoch, *known, Limits(*most), self._make_for, durable=durable)
-        self.warehouse = Warehouse(
-            engine,
-            storage.for_queries,
-            places=settings.warehouse_processes,
-            limits=QueryLimits(settings.query_s, settings.query_memory_bytes, ROW_LIMIT, ANSWER_BYTES),
-            policy=settings.warehouse_policy,
-            disk=DiskLimits(settings.warehouse_file_bytes, 0 if settings.data is None else settings.reserve_bytes),
-        )
+        self.subscribing = Subscribing(engine, self.epoch, *known, Limits(*most), self._make_for, durable)
+        self.warehouse = Warehouse(engine, storage.for_queries, settings)
         self.describing = Describing(engine, *known, self.warehouse.status, self.streams.explain)
         self.queries = Queries(engine, self.warehouse, self.jobs, storage.space)
         self.views = ViewMaking(engine, self.warehouse)

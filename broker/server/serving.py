@@ -49,8 +49,7 @@ async def serve(server: Server, started: asyncio.Event | None) -> None:
         await asyncio.gather(server.warehouse.stop(), server.streams.stop(), server.storage.stop())
         server.hall.apply_arrived()
         await server.pipeline.stop()
-        server.releases.finish()
-        server.receipts.close()
+        server.releases.close()
         await server.listener.stop()
         try:
             if sound and server.pipeline.sound and not server.engine.broken:  # a large batch may be half-way

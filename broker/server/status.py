@@ -9,6 +9,7 @@ from hullcast.broker.queries.derived import is_hidden
 from hullcast.broker.server.history import HISTORY
 
 if TYPE_CHECKING:
+    from hullcast.broker.server.attendance import Attending
     from hullcast.broker.server.service import Server
 
 
@@ -33,7 +34,7 @@ def server_status(server: Server) -> dict[str, object]:
         },
         "operators": server.streams.status(),
         "memory_bytes": engine.memory_bytes(),
-        "channels": [_channel(server, attending.number) for attending in server.attendance],
+        "channels": [_channel(server, attending) for attending in server.attendance],
         "channels_per_client": {
             "limit": server.attendance.shares.limit,
             "most": server.attendance.shares.fullest,
@@ -68,13 +69,12 @@ def server_status(server: Server) -> dict[str, object]:
     }
 
 
-def _channel(server: Server, number: int) -> dict[str, object]:
-    attending = server.attendance.numbered(number)
+def _channel(server: Server, attending: Attending) -> dict[str, object]:
     statistics = attending.channel.statistics()
     distinct, wanted = attending.channel.ranges_known()
     ranges = {"distinct": distinct, "wanted": wanted, "lingering": attending.lingering_ranges}
     return {
-        "number": number,
+        "number": attending.number,
         "name": server.engine.catalogue.channel_shown(attending.channel),
         "updates": statistics.updates,
         "messages": statistics.messages,

@@ -44,8 +44,10 @@ if TYPE_CHECKING:
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.log.commit_log import CommitLog
     from hullcast.broker.log.recovery import DataDirectory
+    from hullcast.broker.server.changing import Changing
+    from hullcast.broker.server.commits import Commits
+    from hullcast.broker.server.settings import ServerSettings
     from hullcast.broker.streams.joins import DerivedJoin
-    from hullcast.broker.streams.messages import MadeTuples
     from hullcast.broker.tables.schema import Table
 
 log = logger(__name__)
@@ -60,6 +62,8 @@ PATIENCE_S = 5.0
 STREAMS = ChildKind(
     "streams", "the streams process", "hullcast.broker.streams.process", silence_s=30.0, first_word_s=300.0, retry_s=1.0
 )
+#: How long results wait for a sync that is made for others.
+RESULTS_PATIENCE_S = 0.005
 #: Seconds between two looks at operators.
 LOOK_S = 1.0
 #: Seconds after which a query that failed is begun again, from then on. One that gave way to publishers waits twice as
@@ -75,24 +79,17 @@ class StreamsProcess:
         engine: ServedEngine,
         commit_log: CommitLog,
         files: Callable[[], Awaitable[DataDirectory]],
-        append: Callable[[str, MadeTuples], None],
-        mark_gap: Callable[[str, str, tuple[float, int] | None], None],
-        note_consumed: Callable[[str], None],
-        busy: Callable[[], bool],
-        *,
-        policy: str,
-        limit_bytes: int,
-        memory_bytes: int,
+        commits: Commits,
+        changing: Callable[[], Changing],
+        settings: ServerSettings,
     ) -> None:
         """`files` gives the directory whose log the process may read; it is another one than that of `commit_log` where
-        the server keeps its rows in memory. `append` makes results tuples of a stream; not while `busy` says that too
-        much waits for the disk. `mark_gap` tells the subscribers of a stream that results are missing, why, and from
-        which moment of its sources on there are all of them again; `note_consumed` lets the log say how far a stream
-        is."""
+        the server keeps its rows in memory. `changing` gives what makes results tuples of a stream; it asks joins."""
         self._engine, self._log, self._files = engine, commit_log, files
-        self._append, self._mark_gap, self._note_consumed, self._busy = append, mark_gap, note_consumed, busy
-        self.policy, self._limit_bytes, self._memory_bytes = policy, limit_bytes, memory_bytes
-        self._joins = DerivedJoins(engine, memory_bytes)
+        self._commits, self._changing = commits, changing
+        self.policy, self._limit_bytes = settings.stream_policy, settings.stream_queue_bytes
+        self._memory_bytes = settings.stream_memory_bytes
+        self._joins = DerivedJoins(engine, self._memory_bytes)
         self.needs, self.check_room = self._joins.needs, self._joins.check_room
         self._child = ChildProcess(STREAMS, self._on_message, self._on_gone)
         self._directory: DataDirectory | None = None
@@ -111,16 +108,6 @@ class StreamsProcess:
         self._tellings: deque[tuple[int, int]] = deque()  # what it was told and has not read; results unread by then
         self.refused = 0  # publishes that were refused because too much waits
 
-    @property
-    def running(self) -> bool:
-        """Whether there is a process that listens."""
-        return self._child.running
-
-    @property
-    def processes(self) -> int:
-        """Processes started so far."""
-        return self._child.lives
-
     # -- one life of the process -------------------------------------------------------------------------------
 
     def watch(self, now: float) -> None:
@@ -130,7 +117,7 @@ class StreamsProcess:
         needed = bool(self._engine.streams.derived)
         if not needed:
             self._reading_from, self._passed_over = self._engine.seq, self._unread
-        if not self.running:
+        if not self._child.running:
             if needed:
                 self._child.keep_started(now, self._start)
             return
@@ -173,7 +160,8 @@ class StreamsProcess:
             if consumed is None or not join.reads_table:
                 continue
             if noted is None or (noted.record <= synced and noted.seq < consumed[1]):
-                self._note_consumed(join.table.name)
+                name = join.table.name
+                self._commits.change(lambda: self._changing().note_consumed([name]))  # noqa: B023  (called right away)
                 join.noted = Noted(self._log.number, consumed[1], join.durable(synced))
 
     def needed_behind(self) -> int | None:
@@ -208,7 +196,7 @@ class StreamsProcess:
 
     def on_release(self) -> None:
         """More of the log is on disk; or results may go on, for which there was no room."""
-        if not self.running or self._directory is None:
+        if not self._child.running or self._directory is None:
             return
         self._take_soon()
         if self._directory.log.pending_bytes and self._directory.log is not self._log:
@@ -296,7 +284,7 @@ class StreamsProcess:
         if policy not in OPERATOR_POLICIES:
             raise BadSetting("policy", policy, f"must be one of {', '.join(sorted(OPERATOR_POLICIES))}")
         self.policy = policy
-        if self.running:
+        if self._child.running:
             self._child.write(SwitchOperatorPolicy(policy))
 
     def refuse_more(self, table: str) -> None:
@@ -335,6 +323,11 @@ class StreamsProcess:
                 while self._tellings and self._tellings[0][0] <= message.read:
                     self._passed_over = self._tellings.popleft()[1]
 
+    def _mark_gap(self, stream: str, why: str, goes_on: tuple[float, int] | None) -> None:
+        """Tell the subscribers of a stream that results are missing, why, and from which moment of its sources on there
+        are all of them again."""
+        self._commits.change(lambda: self._changing().gap(stream, why, goes_on, time.monotonic()))
+
     def _there(self, number: int) -> DerivedJoin | None:
         """The join that the process knows by a number; None if its stream was dropped, also if that is not on disk and
         the process has not heard of it."""
@@ -350,13 +343,13 @@ class StreamsProcess:
 
     def _take_soon(self) -> None:
         """Take what came when all others have had their turn: some thousand results take milliseconds."""
-        if self._came and not self._taking and not self._busy():
+        if self._came and not self._taking and not self._commits.busy:
             self._taking = True
             asyncio.get_running_loop().call_soon(self._take_next)
 
     def _take_next(self) -> None:
         self._taking = False
-        if self._came and self.running and not self._busy():
+        if self._came and self._child.running and not self._commits.busy:
             self._take(self._came.popleft())
             self._take_soon()
 
@@ -367,8 +360,9 @@ class StreamsProcess:
         if join is None or join.state.failed is not None:
             return
         if results.made is not None:
-            self._append(join.table.name, results.made)
-            join.results += results.made.tuples
+            name, made, now = join.table.name, results.made, time.monotonic()
+            self._commits.change(lambda: [self._changing().append(name, made, now)], patience_s=RESULTS_PATIENCE_S)
+            join.results += made.tuples
             self._unread += 0 if self._is_read(join.table.name) else results.made.tuples
         join.stream.consumed = results.reached  # not before its results are there: a checkpoint has both, or neither
 
@@ -379,9 +373,9 @@ class StreamsProcess:
         synced = 0 if self._directory is None else self._directory.log.synced_seq
         derived = [(join.table.name, self._joins.facts(join)) for join in self._joins]
         return {
-            "running": self.running,
-            "processes": self.processes,
-            "behind": max(0, synced - self._report.read) if self.running else 0,
+            "running": self._child.running,
+            "processes": self._child.lives,
+            "behind": max(0, synced - self._report.read) if self._child.running else 0,
             "limit_bytes": self._limit_bytes,
             "memory_bytes": self._memory_bytes,
             "full": list(self._engine.catalogue.spelt(sorted(self._report.full))),

@@ -58,9 +58,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hullcast.broker.engine.served import ServedEngine
-    from hullcast.broker.reformulate.channel import Attended, Channel
+    from hullcast.broker.reformulate.channel import Attended
     from hullcast.broker.scheduling.driver import Work
-    from hullcast.broker.server.access import Access
+    from hullcast.broker.server.access import Access, Asked
     from hullcast.broker.server.attendance import Attendance, Attending
     from hullcast.broker.server.conditionals import Conditional, Conditionals
     from hullcast.broker.server.retention import Retention
@@ -163,39 +163,23 @@ class _Request:
     fetched: int = 0  # of the parts
     until: float = 0.0
 
-    @property
-    def owner(self) -> str:
-        """Whom it counts for."""
-        return self.access.owner
 
-
+@dataclass(eq=False)
 class Subscribing:
     """Answers requests to subscribe; the service enters the points into its routing table when the answer leaves."""
 
-    def __init__(
-        self,
-        engine: ServedEngine,
-        epoch: bytes,
-        attendance: Attendance,
-        retention: Retention,
-        conditionals: Conditionals,
-        limits: Limits,
-        make_for: Callable[[str, str], None],
-        *,
-        durable: bool,
-    ) -> None:
-        """`make_for` makes what the text of an owner's subscription needs, before it is subscribed to. `durable`:
-        positions in streams mean the same as in earlier runs, since the server goes on from its log."""
-        self._engine = engine
-        self._durable = durable
-        self._conditionals = conditionals
-        self._epoch = epoch
-        self._attendance = attendance
-        self._retention = retention
-        self._limits = limits
+    _engine: ServedEngine
+    _epoch: bytes
+    _attendance: Attendance
+    _retention: Retention
+    _conditionals: Conditionals
+    _limits: Limits
+    _make_for: Callable[[str, str], None]  # makes what the text of an owner's subscription needs, before that is done
+    _durable: bool  # positions in streams mean the same as in earlier runs, since the server goes on from its log
+
+    def __post_init__(self) -> None:
         self._staged: dict[bytes, _Request] = {}  # by ticket
         self._held: Counter[str] = Counter()  # bytes of first answers, by owner
-        self._make_for = make_for
 
     @property
     def staged_bytes(self) -> int:
@@ -217,7 +201,9 @@ class Subscribing:
         self.check_size(body)
         since = body.since if body.epoch == self._epoch else None
         if body.epoch not in (None, self._epoch) and not self._durable:
-            body = replace(body, groups=tuple(_of_another_stream(group) for group in body.groups))
+            # positions of another run mean nothing here
+            groups = (one if one.after is None else replace(one, after=NO_SUCH_POSITION) for one in body.groups)
+            body = replace(body, groups=tuple(groups))
         request = _Request(access)
         try:
             spent = 0.0
@@ -274,17 +260,17 @@ class Subscribing:
 
     def _hold(self, request: _Request, size: int) -> None:
         """A request's first answers take so much now."""
-        self._held[request.owner] += size - request.held_bytes
+        self._held[request.access.owner] += size - request.held_bytes
         request.held_bytes = size
-        if not self._held[request.owner]:
-            del self._held[request.owner]
+        if not self._held[request.access.owner]:
+            del self._held[request.access.owner]
 
     def _check_room(self, request: _Request) -> None:
         """TooLarge if a request's first answers are too much in any case, Overloaded if they are for now."""
         if request.held_bytes > HELD_BYTES_PER_OWNER:
             what = "bytes of first answers in one request (subscribe to fewer or narrower ranges at a time)"
             raise TooLarge(what, request.held_bytes, HELD_BYTES_PER_OWNER)
-        if self._held[request.owner] > HELD_BYTES_PER_OWNER:
+        if self._held[request.access.owner] > HELD_BYTES_PER_OWNER:
             raise Overloaded("bytes of first answers that one client has not fetched", HELD_BYTES_PER_OWNER)
         if self._held.total() > HELD_BYTES:
             raise Overloaded("bytes of first answers that clients have not fetched", HELD_BYTES)
@@ -297,8 +283,8 @@ class Subscribing:
         if group.trigger is None:
             request.access.check("subscribe", self._engine.catalogue.tables_named(group.sql))
             refuse_views(self._engine, group.sql, request.access)
-            self._attendance.shares.check(request.owner, self._engine.catalogue.channel_needed(group.sql))
-            self._make_for(group.sql, request.owner)
+            self._attendance.shares.check(request.access.owner, self._engine.catalogue.channel_needed(group.sql))
+            self._make_for(group.sql, request.access.owner)
             yield from self._freed(self._engine.catalogue.tables_named(group.sql))
             attended = yield from self._engine.attending(group.sql, parameter_columns(group), group.count)
             needs: Needs = (("subscribe", attended.reads),)
@@ -309,20 +295,24 @@ class Subscribing:
             conditional = self._conditional(group)
             attended, needs, costs = conditional.attended, prepared, conditional.condition
         channel = attended.channel
+        refusal: HullcastError | None = None
+        new, most = self._attendance.find(channel.name) is None, self._limits.channels
         if group.after is not None and not isinstance(channel, TuplesChannel):
-            self._close_in_vain(channel)
-            raise BadSetting("after", group.after, NO_POSITION)
-        if self._attendance.find(channel.name) is None and len(self._attendance) >= self._limits.channels:
-            self._engine.forsake(channel.name)
-            raise Overloaded("open channels (max_channels): different queries of all clients", self._limits.channels)
+            refusal = BadSetting("after", group.after, NO_POSITION)
+        elif new and len(self._attendance) >= most:
+            refusal = Overloaded("open channels (max_channels): different queries of all clients", most)
+        if refusal is not None:
+            if new:
+                self._engine.forsake(channel.name)
+            raise refusal
         attending, new = self._attendance.attend(channel, costs)
         if new:
             self._retention.open(attending.number, self._engine.seq)
         holding = ExitStack()
         attending.pins += 1
         holding.callback(self._unpin, attending, new)
-        self._attendance.shares.hold(request.owner, ASKED, attending.number)
-        holding.callback(self._attendance.shares.release, request.owner, ASKED, attending.number)
+        self._attendance.shares.hold(request.access.owner, ASKED, attending.number)
+        holding.callback(self._attendance.shares.release, request.access.owner, ASKED, attending.number)
         one = _Asked(group, attended, attending, needs, None, holding)
         if channel.counted:
             try:
@@ -340,11 +330,6 @@ class Subscribing:
         ):
             one.since = since
         return one
-
-    def _close_in_vain(self, channel: Channel) -> None:
-        """Close a channel that was opened for a group which is refused, unless others attend it."""
-        if self._attendance.find(channel.name) is None:
-            self._engine.forsake(channel.name)
 
     def _conditional(self, group: Group) -> Conditional:
         """The conditional that was made for a group, with a result."""
@@ -371,7 +356,7 @@ class Subscribing:
         """A request is done with a channel. One that was opened for it alone, in vain, is closed again."""
         attending.pins -= 1
         if new and not attending.taken and not attending.pins:
-            self._attendance.withdraw(attending)
+            self._attendance.close(attending)
             self._retention.close(attending.number)
 
     def _answer(self, request: _Request, one: _Asked) -> Work:
@@ -432,20 +417,20 @@ class Subscribing:
         self._staged[ticket] = request
         return Outcome(Staged(ticket, len(request.parts)))
 
-    def fetch(self, body: Fetch, owner: str, now: float) -> bytes:
-        """An encoded part of staged answers, if the sender may still have them."""
-        request = self._kept(body.ticket, owner)
+    def fetch(self, asked: Asked[Fetch], now: float) -> Outcome:
+        """A part of first answers that were too large for one reply, if the sender may still have them."""
+        body, request = asked.body, self._kept(asked.body.ticket, asked.access.owner)
         if body.part >= len(request.parts):
             raise UsageError(f"there is no part {body.part} of these answers, only 0 to {len(request.parts) - 1}")
         for one in request.asked:
             one.check(request.access)
         if body.part >= request.fetched:  # fetching the same part again does not keep them for ever
             request.fetched, request.until = body.part + 1, now + STAGED_S
-        return request.parts[body.part]
+        return Outcome(request.parts[body.part])
 
     def _kept(self, ticket: bytes, owner: str) -> _Request:
         request = self._staged.get(ticket)
-        if request is None or request.owner != owner:
+        if request is None or request.access.owner != owner:
             raise UsageError("these staged answers are no longer kept; subscribe again")
         return request
 
@@ -551,11 +536,6 @@ def refuse_views(engine: ServedEngine, sql: str, access: Access, *, condition: b
     except NotPermitted:
         names = []
     raise engine.catalogue.not_pushed(views[0], sql, names, condition=condition)
-
-
-def _of_another_stream(group: Group) -> Group:
-    """A group whose position means nothing here: no stream is as long."""
-    return group if group.after is None else replace(group, after=NO_SUCH_POSITION)
 
 
 def _failed(group: Group, error: HullcastError) -> Opened:

@@ -40,6 +40,7 @@ class ViewMaking:
         return Awaited(VIEWS, partial(self._make, statement, owner))
 
     async def _make(self, statement: CreateView, owner: str) -> int | None:
+        """Make what a statement creates: a number for `unmake_view`; None if nothing need be made."""
         name, others = fold(statement.name), len(self._engine.catalogue.views) + len(self._making)
         if name in self._making:
             raise Overloaded(f"requests to create view {statement.name}", 1)
@@ -47,7 +48,24 @@ class ViewMaking:
             raise SqlError(statement.name, f"there are {others} views", "DROP VIEW one that nobody needs")
         self._making.add(name)
         try:
-            return await self._make_as_it_is(statement, owner)
+            while True:  # once more, if its tables were dropped and created again meanwhile
+                await self._warehouse.start()
+                await self._warehouse.wait_released(self._engine.seq)
+                definition = self._engine.catalogue.bound(statement)
+                if definition is None:
+                    return None
+                life = life_of(definition, self._engine)
+                number, shortest_s = await self._warehouse.make_view(life, owner)
+                try:
+                    if definition.response_time_s < shortest_s:
+                        raise PromiseTooShort(definition.name, definition.response_time_s, rounded_up(shortest_s))
+                    bound = self._engine.catalogue.bound(statement)
+                    if bound == definition and life_of(definition, self._engine) == life:
+                        return number
+                except HullcastError:
+                    self._warehouse.unmake_view(number)
+                    raise
+                self._warehouse.unmake_view(number)
         finally:
             self._making.discard(name)
 
@@ -57,27 +75,6 @@ class ViewMaking:
         if fold(statement.name) in self._engine.catalogue.views:
             self._warehouse.tell_view(fold(statement.name))
         elif number is not None:
-            self._warehouse.unmake_view(number)
-
-    async def _make_as_it_is(self, statement: CreateView, owner: str) -> int | None:
-        """Make what a statement creates; once more, if its tables were dropped and created again meanwhile. A number
-        for `unmake_view`; None if nothing need be made."""
-        while True:
-            await self._warehouse.start()
-            await self._warehouse.wait_released(self._engine.seq)
-            definition = self._engine.catalogue.bound(statement)
-            if definition is None:
-                return None
-            life = life_of(definition, self._engine)
-            number, shortest_s = await self._warehouse.make_view(life, owner)
-            try:
-                if definition.response_time_s < shortest_s:
-                    raise PromiseTooShort(definition.name, definition.response_time_s, rounded_up(shortest_s))
-                if self._engine.catalogue.bound(statement) == definition and life_of(definition, self._engine) == life:
-                    return number
-            except HullcastError:
-                self._warehouse.unmake_view(number)
-                raise
             self._warehouse.unmake_view(number)
 
 

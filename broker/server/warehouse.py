@@ -21,8 +21,10 @@ from hullcast.broker.warehouse.messages import (
     AnswerRows,
     Ask,
     Begin,
+    DiskLimits,
     Known,
     MakeView,
+    QueryLimits,
     QueryRefused,
     Released,
     Report,
@@ -42,12 +44,14 @@ if TYPE_CHECKING:
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.log.recovery import DataDirectory
     from hullcast.broker.queries.view import ViewDefinition
+    from hullcast.broker.server.settings import ServerSettings
     from hullcast.broker.tables.feed import ChangeTally
     from hullcast.broker.tables.schema import Table
-    from hullcast.broker.warehouse.messages import DiskLimits, QueryLimits
 
 #: Seconds between two messages on what was released, unless a query must know.
 RELEASE_S = 0.02
+#: Rows and bytes of the answer to one query.
+ROW_LIMIT, ANSWER_BYTES = 1_000_000, 512 << 20
 #: Tables that the process is told of at once; then others have their turn.
 TABLES_AT_ONCE = 10
 #: It is as urgent as the server; its workers are less.
@@ -65,8 +69,8 @@ WAREHOUSE = ChildKind(
 class LargeAnswer:
     """The portions of an answer behind the first, in a file that has no name any more: it goes with this process."""
 
-    def __init__(self, spool: str) -> None:
-        self._spool = spool
+    def __init__(self, spool: str, on_growth: Callable[[], None]) -> None:
+        self._spool, self._on_growth = spool, on_growth
         self._file: int | None = None
         self._parts: list[tuple[int, int]] = []
         self._worth: dict[str, Any] | None = None
@@ -74,7 +78,6 @@ class LargeAnswer:
         self._closed = False
         self._more = asyncio.Event()
         self.size_bytes = 0
-        self.on_growth: Callable[[], None] = lambda: None
 
     @property
     def ended(self) -> bool:
@@ -95,7 +98,7 @@ class LargeAnswer:
         self._parts.append((part.offset, part.size))
         self.size_bytes += part.size
         self._tell()
-        self.on_growth()
+        self._on_growth()
 
     def end(self, worth: dict[str, Any]) -> None:
         """That was the last portion."""
@@ -167,20 +170,14 @@ class Warehouse:
     """The process, what it was told, and what it owes."""
 
     def __init__(
-        self,
-        engine: ServedEngine,
-        files: Callable[[], Awaitable[DataDirectory]],
-        *,
-        places: int,
-        limits: QueryLimits,
-        policy: str,
-        disk: DiskLimits,
+        self, engine: ServedEngine, files: Callable[[], Awaitable[DataDirectory]], settings: ServerSettings
     ) -> None:
         """`files` gives the directory that the process may read: all that was acknowledged before is in its log."""
-        self._engine, self._files = engine, files
-        self._places, self._limits, self._disk = places, limits, disk
-        self.policy = policy
-        self._child = ChildProcess(WAREHOUSE, self._on_message, self._on_gone)
+        self._engine, self._files, self._places = engine, files, settings.warehouse_processes
+        self._limits = QueryLimits(settings.query_s, settings.query_memory_bytes, ROW_LIMIT, ANSWER_BYTES)
+        self._disk = DiskLimits(settings.warehouse_file_bytes, 0 if settings.data is None else settings.reserve_bytes)
+        self.policy = settings.warehouse_policy
+        self.child = ChildProcess(WAREHOUSE, self._on_message, self._on_gone)
         self._directory: DataDirectory | None = None
         self._starting = asyncio.Lock()
         self._known: dict[str, Table | ViewDefinition] = {}
@@ -192,18 +189,9 @@ class Warehouse:
         self._released: list[tuple[int, asyncio.Future[None]]] = []  # who waits for a sequence number to be on disk
         self._numbers = 0
         self._owed: dict[int, asyncio.Future[Any]] = {}
+        self._growing: dict[int, Callable[[], None]] = {}  # of those asked for: told when there is more
         self._large: dict[int, LargeAnswer] = {}
         self._report: dict[str, Any] = {}
-
-    @property
-    def running(self) -> bool:
-        """Whether there is a process that listens."""
-        return self._child.running
-
-    @property
-    def processes(self) -> int:
-        """Processes started so far."""
-        return self._child.lives
 
     # -- one life of the process -----------------------------------------------------------------------------
 
@@ -211,16 +199,16 @@ class Warehouse:
         """Return when there is a process that knows all tables; ConnectionLost if there can be none."""
         directory = await self._files()
         async with self._starting:
-            if directory is not self._directory or not self.running:
+            if directory is not self._directory or not self.child.running:
                 begin = Begin(str(directory.path), self._places, self._limits, self.policy, self._disk)
-                await self._child.start(begin)
+                await self.child.start(begin)
                 self._directory = directory
                 self._tally, self._tally_from = self._engine.feed.tally(), self._engine.seq
                 self._known, self._definitions, self._through = {}, -1, -1
-            await self._tell_all_tables()
+            await self._tell_tables()
             if directory.log.synced_seq < self._tally_from:
                 await self.wait_released(self._tally_from)  # what the tally has not counted is on disk, and so known
-                await self._tell_all_tables()
+                await self._tell_tables()
 
     def _on_gone(self) -> None:
         """The process has ended: what it owes is lost."""
@@ -242,16 +230,16 @@ class Warehouse:
             self._release_due.cancel()
         for _, waiting in self._released:
             waiting.cancel()
-        await self._child.stop()
+        await self.child.stop()
 
     def watch(self, now: float) -> None:
         """Called now and then: start the process if there are views, or a table is declared a feed; kill one that
         hangs."""
         self.on_release()  # files that replies do not wait for are written now and then
-        self._child.watch(now)
-        due = self._definitions != self._engine.catalogue.definitions if self.running else self._has_feeds()
+        self.child.watch(now)
+        due = self._definitions != self._engine.catalogue.definitions if self.child.running else self._has_feeds()
         if due:
-            self._child.keep_started(now, self._keep_told)
+            self.child.keep_started(now, self._keep_told)
 
     def _has_feeds(self) -> bool:
         catalogue = self._engine.catalogue
@@ -263,38 +251,34 @@ class Warehouse:
 
     # -- what it is told -------------------------------------------------------------------------------------
 
-    async def _tell_all_tables(self) -> None:
-        while self._definitions != self._engine.catalogue.definitions:
-            await self._tell_tables()
-
     async def _tell_tables(self) -> None:
-        """Let the process know what tables there are, some at a time."""
-        definitions, stores = self._engine.catalogue.definitions, dict(self._engine.catalogue.stores)
-        views = dict(self._engine.catalogue.views)
-        told = 0
-        for name in [name for name in self._known if name not in stores and name not in views]:
-            del self._known[name]
-            self._child.write(Known(name, None))
-        for name, store in stores.items():
-            if self._known.get(name) is store.table:
-                continue
-            self._known[name] = store.table
-            self._child.write(Known(name, Life(store.table, store.created), len(store)))
-            told += 1
-            if told % TABLES_AT_ONCE == 0:
-                await asyncio.sleep(0)
-        for name in views:  # after the tables that they read
-            self.tell_view(name)
-        self._definitions = definitions
+        """Let the process know what tables and views there are, some at a time."""
+        catalogue = self._engine.catalogue
+        while self._definitions != (definitions := catalogue.definitions):
+            stores, views, told = dict(catalogue.stores), dict(catalogue.views), 0
+            for name in [name for name in self._known if name not in stores and name not in views]:
+                del self._known[name]
+                self.child.write(Known(name, None))
+            for name, store in stores.items():
+                if self._known.get(name) is store.table:
+                    continue
+                self._known[name] = store.table
+                self.child.write(Known(name, Life(store.table, store.created), len(store)))
+                told += 1
+                if told % TABLES_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            for name in views:  # after the tables that they read
+                self.tell_view(name)
+            self._definitions = definitions
 
     def tell_view(self, name: str) -> None:
         """Let the process know of a view, if it knows its tables, and there is such a view."""
         view = self._engine.catalogue.views.get(name)
-        if view is None or not self.running or self._known.get(name) is view:
+        if view is None or not self.child.running or self._known.get(name) is view:
             return
         if all(fold(table.name) in self._known for table in view.tables):
             self._known[name] = view
-            self._child.write(Known(name, life_of(view, self._engine)))
+            self.child.write(Known(name, life_of(view, self._engine)))
 
     def on_release(self) -> None:
         """What was appended to the log is on disk; the process learns of it soon."""
@@ -306,7 +290,7 @@ class Warehouse:
             self._released = [one for one in self._released if not one[1].done()]
         if self._directory is None or self._directory.log.synced_seq == self._through:
             return
-        if self.running and self._release_due is None:
+        if self.child.running and self._release_due is None:
             wait_s = max(0.0, self._told_at + RELEASE_S - time.monotonic())
             self._release_due = asyncio.get_running_loop().call_later(wait_s, self.tell_released)
 
@@ -315,7 +299,7 @@ class Warehouse:
         if self._release_due is not None:
             self._release_due.cancel()
             self._release_due = None
-        if self._tally is None or not self.running or self._directory is None:
+        if self._tally is None or not self.child.running or self._directory is None:
             return
         if self._definitions < 0 or self._directory.log.synced_seq < self._tally_from:
             return  # it does not know all tables yet, or would miss what was applied before the tally began
@@ -325,7 +309,7 @@ class Warehouse:
         self._through, self._told_at = through, time.monotonic()
         stores = self._engine.catalogue.stores
         tables = {name: count for store, count in counts.items() if stores.get(name := fold(store.table.name)) is store}
-        self._child.write(Released(through, self._told_at, tables))
+        self.child.write(Released(through, self._told_at, tables))
 
     async def wait_released(self, seq: int) -> None:
         """Return when the process can read everything up to a sequence number; or, while the disk has no room for that,
@@ -344,46 +328,43 @@ class Warehouse:
         """Whether the process was told of all tables and views."""
         return self._definitions == self._engine.catalogue.definitions
 
-    async def ask(self, ask: Ask) -> QueryOutcome:
-        """What becomes of a query; raises why it cannot be answered."""
-        self._numbers += 1
-        self.tell_released()
-        found: QueryOutcome = await self._answer(self._numbers, ask._replace(number=self._numbers))
+    async def ask(self, ask: Ask, on_growth: Callable[[], None] = lambda: None) -> QueryOutcome:
+        """What becomes of a query; raises why it cannot be answered. `on_growth` is called when there is more of the
+        rest of a large answer."""
+        number = self._numbers + 1
+        self._growing[number] = on_growth
+        try:
+            found: QueryOutcome = await self._answer(ask._replace(number=number))
+        finally:
+            del self._growing[number]
         return found
 
     async def make_view(self, view: ViewLife, owner: str) -> tuple[int, float]:
         """Make the file of a view that is to be created: a number for `unmake_view`, and the shortest response time
         that can be promised."""
-        self._numbers += 1
-        self.tell_released()
-        made: ViewMade = await self._answer(self._numbers, MakeView(self._numbers, owner, view))
+        made: ViewMade = await self._answer(MakeView(self._numbers + 1, owner, view))
         return made.number, made.shortest_s
 
     def unmake_view(self, number: int) -> None:
         """There will be no such view: remove the file that was made for it."""
         self._withdraw(number)
 
-    async def _answer(self, number: int, message: Ask | MakeView) -> Any:
+    async def _answer(self, message: Ask | MakeView) -> Any:
+        """What comes of the next message that has a number."""
+        self._numbers = number = message.number
+        self.tell_released()
         owed = self._owed[number] = asyncio.get_running_loop().create_future()
-        answered = False
         try:
-            self._child.write(message)
-            found = await owed
-            answered = True
-            return found
-        except HullcastError:
-            answered = True
+            self.child.write(message)
+            return await owed
+        except asyncio.CancelledError:  # nobody waits for it any more
+            came = owed.result() if owed.done() and not owed.cancelled() and owed.exception() is None else None
+            if isinstance(came, QueryOutcome) and came.rest is not None:  # in the same moment
+                came.rest.close()
+            self._withdraw(number)
             raise
         finally:
             self._owed.pop(number, None)
-            if not answered:  # nobody waits for it any more
-                if owed.done() and not owed.cancelled() and owed.exception() is None:
-                    self._let_go(owed.result())  # it came in the same moment
-                self._withdraw(number)
-
-    def _let_go(self, answer: object) -> None:
-        if isinstance(answer, QueryOutcome) and answer.rest is not None:
-            answer.rest.close()
 
     def withdraw(self, large: LargeAnswer) -> None:
         """Nobody will fetch the rest of an answer."""
@@ -394,16 +375,16 @@ class Warehouse:
 
     def _withdraw(self, number: int) -> None:
         self._large.pop(number, None)
-        if self.running:
-            self._child.write(Withdraw(number))
+        if self.child.running:
+            self.child.write(Withdraw(number))
 
     def switch(self, policy: str) -> None:
         """Let another policy decide what is done next."""
         if policy not in POLICIES:
             raise BadSetting("policy", policy, f"must be one of {', '.join(sorted(POLICIES))}")
         self.policy = policy
-        if self.running:
-            self._child.write(Switch(policy))
+        if self.child.running:
+            self.child.write(Switch(policy))
 
     # -- what it says ----------------------------------------------------------------------------------------
 
@@ -412,7 +393,7 @@ class Warehouse:
             case AnswerRows(number, tables, body, spool):
                 large = None
                 if spool is not None and number in self._owed:  # else nobody waits for it, and it was withdrawn
-                    large = self._large[number] = LargeAnswer(spool)
+                    large = self._large[number] = LargeAnswer(spool, self._growing[number])
                 self._settle(number, QueryOutcome(tables, body, large))
             case SpooledPart(number):
                 if number in self._large:
@@ -445,12 +426,12 @@ class Warehouse:
 
     def reported(self, counter: str) -> int:
         """A counter of the process, as of half a second ago at most."""
-        return int(self._report.get(counter, 0)) if self.running else 0
+        return int(self._report.get(counter, 0)) if self.child.running else 0
 
     def status(self) -> dict[str, Any]:
         """Policy, tables and counters, as of half a second ago at most."""
         empty = {"counters": {}, "tables": {}, "views": {}, "missed": 0, "load_failures": 0, "worker_restarts": 0}
-        known = {**empty, **self._report, "started": self.running, "processes": self.processes}
+        known = {**empty, **self._report, "started": self.child.running, "processes": self.child.lives}
         if known.get("policy") != self.policy:  # switched since: the counters were the other one's
             known |= {"policy": self.policy, "counters": {}}
         return known

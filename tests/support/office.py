@@ -15,6 +15,7 @@ from hullcast.broker.scheduling.driver import Work
 from hullcast.broker.server.access import Access, Asked
 from hullcast.broker.server.attendance import Attendance
 from hullcast.broker.server.changing import Changing
+from hullcast.broker.server.commits import Commits
 from hullcast.broker.server.conditionals import Conditionals
 from hullcast.broker.server.describing import Describing
 from hullcast.broker.server.hall import Hall
@@ -22,6 +23,7 @@ from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.requests import HANDLERS
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.service import Server
+from hullcast.broker.server.streams import StreamsProcess
 from hullcast.broker.server.subscribing import Limits, Subscribing
 from hullcast.broker.tables.schema import Table
 from hullcast.network.security.rights import Rights
@@ -90,8 +92,8 @@ class Office:
             conditionals,
             wanted,
             rows,
-            NoJoins(),
-            self.own,
+            cast("StreamsProcess", NoJoins()),
+            cast("Commits", self.own),
         )
         self.subscribing = Subscribing(
             engine,
@@ -101,7 +103,7 @@ class Office:
             conditionals,
             limits or Limits(subscriptions=100, groups=50, channels=3),
             make_for,
-            durable=False,
+            False,
         )
         loaded = {"tables": {}, "views": {}}  # type: dict[str, dict[str, Any]]
         describing = Describing(

@@ -51,7 +51,7 @@ async def asking(nodes: int, tmp_path: Path, **settings: Any) -> AsyncIterator[t
 
 def nothing_is_open(server: Server) -> bool:
     server.jobs.check()
-    return not (server.queries.waiting + server.queries.admitted + len(server.queries._kept) + len(server.jobs._open))
+    return not (server.queries.waiting + server.queries.admitted + len(server.queries._kept) + len(server.jobs.open))
 
 
 async def running(server: Server, number: int) -> None:
@@ -150,7 +150,7 @@ async def test_a_client_that_vanishes_behind_gateways_is_not_answered(
             await process.wait()
         finally:
             os.close(read)
-        await wait_for(lambda: len(server.jobs._open) == 1, "its query is gone")
+        await wait_for(lambda: len(server.jobs.open) == 1, "its query is gone")
         assert server.queries.admitted == 1
         assert not other.done()
         other.cancel()

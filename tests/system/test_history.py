@@ -205,7 +205,7 @@ async def test_the_process_that_reads_may_be_stopped(tmp_path: Path, monkeypatch
         process().send_signal(signal.SIGSTOP)
         async with asyncio.timeout(history_module.PATIENCE_S / 2):
             assert len(await all_changes(hc)) == 1
-        assert server_of(made).history.processes == 2
+        assert server_of(made).history.child.lives == 2
 
 
 def server_of(made: Any) -> Server:
@@ -244,7 +244,7 @@ async def test_the_process_ends_when_nobody_reads(tmp_path: Path, monkeypatch: p
             assert await all_changes(hc) == []
             ended = process()
             await wait_for(lambda: not ended.is_running(), "it has ended")  # noqa: B023
-        assert server_of(made).history.processes == 2
+        assert server_of(made).history.child.lives == 2
 
 
 # -- export ------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ async def begun(tmp_path: Path) -> None:
 
 
 async def nothing_is_left(tmp_path: Path, server: Server, hc: Client) -> None:
-    await wait_for(lambda: not server.views._making and not len(server.jobs._open), "the server has let go")
+    await wait_for(lambda: not server.views._making and not len(server.jobs.open), "the server has let go")
     await wait_for(lambda: not files(tmp_path, "endless-*"), "no file is left of it")
     assert nothing_is_open(server)
     assert await hc.views() == {}

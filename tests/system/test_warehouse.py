@@ -119,7 +119,7 @@ async def test_when_the_warehouse_process_is_killed_the_next_query_finds_another
         waiting = asyncio.create_task(hc.query("SELECT count(*) FROM T a, T b, T c WHERE a.X < b.X AND b.X < c.X"))
         await wait_for(lambda: warehouse_process().children(), "the query runs")
         os.kill(warehouse_process().pid, signal.SIGKILL)
-        await wait_for(lambda: server.warehouse.processes == 4, "it is tried again in another process")
+        await wait_for(lambda: server.warehouse.child.lives == 4, "it is tried again in another process")
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
 
@@ -222,7 +222,7 @@ async def test_a_query_needs_a_right_and_errors_tell_nothing_without_one(tmp_pat
             for sql in (ENDLESS, "SELECT 1", "SELECT * FROM STOCK"):
                 with pytest.raises(NotPermitted):
                     await ticker.query(sql)
-            assert made.server.warehouse.processes == 0, "nothing was read for somebody who may not ask"
+            assert made.server.warehouse.child.lives == 0, "nothing was read for somebody who may not ask"
             with pytest.raises(NotPermitted):
                 await ticker.subscribe("SELECT NOPE FROM SECRET")
             with pytest.raises(NotPermitted):

@@ -179,7 +179,7 @@ async def test_of_queries_that_wait_the_most_urgent_runs_first(tmp_path: Path) -
 async def test_a_large_answer_comes_in_portions_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hullcast.broker.server.service.ROW_LIMIT", 100_000)
+    monkeypatch.setattr("hullcast.broker.server.warehouse.ROW_LIMIT", 100_000)
     async with serving(tmp_path) as (_, server, hc):
         await hc.execute(CREATE)
         await hc.publish("T", {"K": np.arange(300), "S": [f"text {i}" for i in range(300)]})
@@ -353,9 +353,9 @@ async def test_updates_that_were_not_on_disk_when_the_process_began_are_not_miss
         await hc.execute("CREATE TABLE T (K INTEGER PRIMARY KEY) WITH (period = '1m')")
         await hc.publish("T", [{"K": 1}])
         assert await hc.query("SELECT count(*) FROM T") == [(1,)]
-        server.warehouse._child._next_try = inf  # it is not started again by itself
+        server.warehouse.child._next_try = inf  # it is not started again by itself
         os.kill(warehouse_process().pid, signal.SIGKILL)
-        await wait_for(lambda: not server.warehouse.running, "it is gone")
+        await wait_for(lambda: not server.warehouse.child.running, "it is gone")
         write, written = os.fdatasync, threading.Event()
 
         def slowly(descriptor: int) -> None:
@@ -366,9 +366,9 @@ async def test_updates_that_were_not_on_disk_when_the_process_began_are_not_miss
             patch.setattr(os, "fdatasync", slowly)
             publishing = asyncio.create_task(hc.publish("T", [{"K": 2}]))
             await wait_for(lambda: server.engine.seq == 2, "it is applied")
-            server.warehouse._child._next_try = 0.0
+            server.warehouse.child._next_try = 0.0
             server.warehouse.watch(0.0)
-            await wait_for(lambda: server.warehouse.running, "the process is started")
+            await wait_for(lambda: server.warehouse.child.running, "the process is started")
             await asyncio.sleep(0)
             written.set()
             await publishing
@@ -390,7 +390,7 @@ async def test_files_are_kept_though_updates_are_released_while_the_process_lear
         assert await hc.query("SELECT count(*) FROM A, B, C, D, E, F, G, H") == [(1,)]
         files = {name: table_file(server, name).stat().st_ino for name in "ABCDEFGH"}
         os.kill(warehouse_process().pid, signal.SIGKILL)
-        await wait_for(lambda: not server.warehouse.running, "it is gone")
+        await wait_for(lambda: not server.warehouse.child.running, "it is gone")
         asking = asyncio.create_task(hc.query("SELECT count(*) FROM A"))
         while not asking.done():
             server.warehouse.on_release()

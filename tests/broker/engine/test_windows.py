@@ -22,8 +22,8 @@ from hullcast.broker.engine.subscription import EngineSubscription
 from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.scheduling.driver import Work
 from hullcast.broker.server.changing import SETTLED_AT_ONCE
+from hullcast.broker.server.making import MOST_WINDOWS, WindowLimits
 from hullcast.broker.server.outcome import Outcome
-from hullcast.broker.server.windows import MOST_WINDOWS, WindowLimits
 from hullcast.broker.sql.create import advance_text
 from hullcast.broker.tables import stream as stream_module
 from hullcast.broker.tables import windows as windows_module

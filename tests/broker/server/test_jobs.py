@@ -292,7 +292,7 @@ async def test_whatever_happens_no_limit_is_exceeded_and_every_job_ends_one_way(
         for one in asked:
             one.may_end.set()
         await turns(50)
-        assert place.jobs.running(room) == place.jobs.waiting(room) == len(place.jobs._open) == 0
+        assert place.jobs.running(room) == place.jobs.waiting(room) == len(place.jobs.open) == 0
 
 
 def runs(one: Asked) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hullcast.broker.server.receipts import LAZY_MOST, TOGETHER_MOST, OwedReceipts
+from hullcast.broker.server.releases import LAZY_MOST, TOGETHER_MOST, OwedReceipts
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Done, Receipts
 from hullcast.network.wire.frames import Reply, Request

@@ -360,7 +360,7 @@ def test_a_gap_is_a_message_for_all_subscribers_of_the_stream_and_of_those_made_
     server.keep(replace(first, then=(second,)))
     assert [list(outcome.messages) for outcome in (first, second)] == [[1], [2]]
     point = np.array([[3.0]])  # a partition number that is none of the message's
-    spec = server.desk.attendance.numbered(1).spec
+    spec = next(one.spec for one in server.desk.attendance if one.number == 1)
     assert spec.partitioned
     assert concerned(first.messages[1], spec, point).all()
     assert not concerned(first.messages[1], spec, np.array([[np.inf]])).any(), "nothing can be missing there"

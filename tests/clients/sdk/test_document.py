@@ -13,9 +13,7 @@ import hullcast
 from hullcast import testing
 from hullcast.broker.queries import derived, sqlite_copy
 from hullcast.broker.reformulate import first, tuples
-from hullcast.broker.server import derived as server_derived
-from hullcast.broker.server import evaluating, history, queries, streams, views
-from hullcast.broker.server import windows as server_windows
+from hullcast.broker.server import evaluating, history, making, queries, streams, views
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.broker.sql import create, subscription, text, view
 from hullcast.broker.streams.operators import operator
@@ -60,9 +58,9 @@ LIMITS = {
     "text of a statement, characters": text.MAXIMUM_CHARACTERS,
     "ranges in the WHERE of a subscription": subscription.MAXIMUM_RANGES,
     "tuples that a stream retains": create.MAXIMUM_RETAINED,
-    "different windows over streams that are subscribed to": server_windows.MOST_WINDOWS,
+    "different windows over streams that are subscribed to": making.MOST_WINDOWS,
     "memory of all these windows, bytes": SERVER.stream_window_bytes,
-    "different joins over streams that are subscribed to": server_derived.MOST_JOINS,
+    "different joins over streams that are subscribed to": making.MOST_JOINS,
     "results of such a join that are kept for replay": derived.HIDDEN_ROWS,
     "results that one tuple may make in a join over streams": operator.MOST_RESULTS,
     "updates that joins may be behind before their publishers are refused": streams.MOST_BEHIND,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hullcast.broker.server.open_requests import ByRoute
+from hullcast.broker.server.jobs import ByRoute
 from hullcast.network.wire.frames import Request
 
 #: Few links, so that routes are often alike, and end alike.
