@@ -46,8 +46,8 @@ from hullcast.broker.warehouse.messages import DiskLimits, QueryLimits
 from hullcast.network.link.listener import Listener
 from hullcast.network.monitor.pauses import Pauses
 from hullcast.network.node.children import Children
+from hullcast.network.node.stopping import Stopping
 from hullcast.network.routing.router import Router
-from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     from hullcast.network.security.curve import Curve
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.frames import Request
-
-log = logger(__name__)
 
 #: How long results of joins wait for a sync that is made for others.
 RESULTS_PATIENCE_S = 0.005
@@ -115,6 +113,7 @@ class Server:
         self._make_changes(settings)
         self._make_answers(settings)
         self.pauses = Pauses()
+        self.stopping = Stopping()
         self.nodes = Nodes(self.children, self.epoch, self.id)
         followers = (self.housekeeping, self.warehouse, self.streams)
         self.releases = Releases(self.children, self.pipeline, self.leaving, self.receipts, followers)
