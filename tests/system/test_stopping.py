@@ -242,17 +242,6 @@ async def test_a_server_whose_disk_blocks_ends_by_force_and_says_so(
         assert await hc.query("SELECT count(*) FROM T WHERE K >= 0") == [(2,)]
 
 
-async def test_a_server_that_compiles_stops_with_its_helpers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HULLCAST_CACHE", str(tmp_path / "cache"))
-    server = await launch(("server", "--listen", ANYWHERE), name="server")
-    try:
-        await wait_until(lambda: len(running()) == 3)
-        server.signal(signal.SIGTERM)
-        await in_time(server.wait())
-    finally:
-        await server.stop(0.0)
-
-
 async def test_children_of_a_server_that_is_killed_end_though_they_are_stopped(tmp_path: Path) -> None:
     async with serving(tmp_path / "data") as (server, hc):
         await hc.execute(CREATE)
