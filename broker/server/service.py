@@ -43,8 +43,8 @@ from hullcast.broker.server.working import Working
 from hullcast.network.link.listener import Listener
 from hullcast.network.monitor.pauses import Pauses
 from hullcast.network.node.children import Children
+from hullcast.network.node.stopping import Stopping
 from hullcast.network.routing.router import Router
-from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from hullcast.network.security.curve import Curve
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.frames import Request
-
-log = logger(__name__)
 
 
 class Server:
@@ -106,6 +104,7 @@ class Server:
         self._make_changes(settings)
         self._make_answers(settings)
         self.pauses = Pauses()
+        self.stopping = Stopping()
         self.nodes = Nodes(self.children, self.epoch, self.id)
         followers = (self.housekeeping, self.warehouse, self.streams)
         self.releases = Releases(self.children, self.pipeline, self.leaving, followers)

@@ -41,21 +41,30 @@ async def serve(server: Server, started: asyncio.Event | None) -> None:
         raise
     finally:
         server.hall.stopping = True
+        stopping = server.stopping
+        asked_at = stopping.begin(time.monotonic())
+        stopping.busy = "ending requests"
         await asyncio.gather(server.history.stop(), server.jobs.stop())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         server.queries.close()
-        await asyncio.gather(server.warehouse.stop(), server.streams.stop(), server.storage.stop())
+        stopping.busy = "ending its processes, and what is being written to its files"
+        await asyncio.gather(server.warehouse.stop(), server.streams.stop(), server.storage.stop(asked_at))
+        stopping.busy = "syncing the log"
         server.hall.apply_arrived()
         await server.pipeline.stop()
+        stopping.busy = "sending last replies and messages"
         server.releases.close()
         await server.listener.stop()
         try:
             if sound and server.pipeline.sound and not server.engine.broken:  # a large batch may be half-way
+                stopping.busy = "leaving a checkpoint"
                 await server.storage.leave_checkpoint()
         finally:
+            stopping.busy = "closing its files"
             server.storage.close()
+            stopping.busy = "ending its threads"
 
 
 async def _rounds(server: Server) -> None:

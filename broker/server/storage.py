@@ -23,6 +23,7 @@ from hullcast.broker.log.publishers import Publishers
 from hullcast.broker.log.recovery import TemporaryFolder, open_directory
 from hullcast.broker.log.space import DiskSpace
 from hullcast.broker.server.changing import apply_record
+from hullcast.network.node.stopping import CHECKPOINT_S
 from hullcast.network.wire.errors import CheckpointFailed, ConnectionLost, LogBroken, QueriesFailed, Unavailable
 from hullcast.network.wire.logs import logger
 
@@ -40,9 +41,8 @@ log = logger(__name__)
 TEMPORARY_LOG_BYTES = 32 << 20
 #: Seconds after a failure in which queries are refused at once: to try again means to copy all tables.
 PAUSE_S = 1.0
-#: A server that stops leaves a checkpoint if that saves the next start as much as replaying so many updates; but gives
-#: it up when it would not be written so many seconds after the stop began.
-STOP_UPDATES, STOP_S = 10_000, 3.0
+#: A server that stops leaves a checkpoint if that saves the next start as much as replaying so many updates.
+STOP_UPDATES = 10_000
 #: About how many updates could be replayed while a record is begun, and while a row of a checkpoint is loaded.
 RECORD_UPDATES, ROW_UPDATES = 50, 2
 #: Seconds between two attempts to make room by removing history.
@@ -149,10 +149,10 @@ class Storage:
     def _crowded(self) -> bool:
         return self.space is not None and not self.space.room_bytes
 
-    async def stop(self) -> None:
+    async def stop(self, asked_at: float) -> None:
         """Begin nothing more, and wait for what is under way; the work on the event loop has ended."""
         self._stopping = True
-        self._give_up_at = time.monotonic() + STOP_S
+        self._give_up_at = asked_at + CHECKPOINT_S
         if self._under_way is not None:
             await asyncio.gather(self._under_way, return_exceptions=True)
 
@@ -265,7 +265,7 @@ class Storage:
         """Called between parts of a checkpoint, in its thread: TimeoutError if a stop cannot wait for the rest."""
         now = time.monotonic()
         if now + (now - self._writing_since) / done * (total - done) > self._give_up_at:
-            raise TimeoutError(f"the server is stopping, and it would take longer than {STOP_S:g} s")
+            raise TimeoutError(f"the server is stopping, and it would not be ready {CHECKPOINT_S:g} s after that began")
 
     async def _write(self, directory: DataDirectory) -> None:
         """Let other processes read what is in the log by now."""

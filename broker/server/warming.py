@@ -33,6 +33,7 @@ from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.broker.joins.standing import FEW, JoinLayout, StandingJoins
 from hullcast.broker.log.walk import run_log
+from hullcast.broker.processes.background import end_with_parent
 from hullcast.broker.reformulate.first import Boxes, JoinSide, pairs_in_boxes
 from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.streams.warming import run_operators
@@ -361,6 +362,7 @@ def _listen(helper: subprocess.Popen[str], said: SimpleQueue[str | None]) -> Non
 
 def main(part: int) -> None:
     """Compile a part of the kernels, and print the name of each function."""
+    end_with_parent()
     do_not_announce()  # the process that started this one does
 
     def say(name: str) -> None:

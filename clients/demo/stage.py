@@ -60,9 +60,8 @@ class DemoStage:
         return count
 
     async def stop(self) -> None:
-        """End all processes: those that use the cluster first."""
-        await asyncio.gather(*(worker.stop() for worker in self.workers.values()))
-        await self._cluster.stop()
+        """End all processes."""
+        await asyncio.gather(*(worker.stop() for worker in self.workers.values()), self._cluster.stop())
 
     def check(self) -> None:
         """Raise if a process of the cluster ended without being killed by us."""

@@ -15,19 +15,18 @@ import sys
 from asyncio.subprocess import PIPE
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hullcast
+from hullcast.network.node.stopping import KILL_S
 from hullcast.network.wire.errors import HullcastError
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
     from collections.abc import Callable, Mapping, Sequence
 
-#: How long a process may take to serve: on a cold cache it compiles first, beside others.
+#: How long a process that does not serve yet may go without progress: on a cold cache it compiles, beside others.
 READY_S = 180.0
-#: How long a process may take to stop before it is killed; longer than it gives itself (running.py).
-GRACE_S = 12.0
 _LINE_BYTES = 1 << 20
 _HOME = Path(hullcast.__file__).parents[1]  # what must be on the path for `import hullcast`
 
@@ -99,7 +98,7 @@ class Child:
         with suppress(ProcessLookupError):
             self._process.send_signal(number)
 
-    async def stop(self, grace_s: float = GRACE_S) -> int:
+    async def stop(self, grace_s: float = KILL_S) -> int:
         """TERM, and KILL if it has not ended after `grace_s`; its exit code."""
         self.signal(signal.SIGTERM)
         try:
@@ -113,25 +112,25 @@ class Child:
         return await self.wait()
 
     async def wait_ready(self, limit_s: float = READY_S) -> None:
-        """Wait for its ready line. ProcessFailed: it ended instead, or took too long, and is killed."""
-        try:
-            async with asyncio.timeout(limit_s):
-                line = await self._read_ready()
-        except TimeoutError:
-            await self.stop(0.0)
-            raise ProcessFailed(self.name, f"not ready after {limit_s:g} s", None) from None
-        except BaseException:
-            await self.stop()
-            raise
-        if not line:
-            await self.wait()
-            raise self.failure()
-        self.facts = json.loads(line)
-        self._listening.append(asyncio.create_task(self._drain(), name=f"{self.name}.output"))
-
-    async def _read_ready(self) -> bytes:
+        """Wait for its ready line, as long as it says that it gets on. ProcessFailed: it ended instead, or was killed
+        because it did not get on for `limit_s`. Whoever is cancelled here stops it."""
         assert self._process.stdout is not None, "opened as a pipe"
-        return await self._process.stdout.readline()
+        said: dict[str, Any] = {"ready": False, "doing": "starting"}
+        while not said["ready"]:
+            try:
+                async with asyncio.timeout(limit_s):
+                    line = await self._process.stdout.readline()
+            except TimeoutError:
+                await self.stop(0.0)
+                raise ProcessFailed(
+                    self.name, f"not ready: no progress for {limit_s:g} s ({said['doing']})", None
+                ) from None
+            if not line:
+                await self.wait()
+                raise self.failure()
+            said = json.loads(line)
+        self.facts = said
+        self._listening.append(asyncio.create_task(self._drain(), name=f"{self.name}.output"))
 
     async def _drain(self) -> None:
         assert self._process.stdout is not None, "opened as a pipe"
@@ -162,7 +161,11 @@ async def start(
 ) -> Child:
     """Start `hullcast WORDS` and wait until it serves; each line of its log goes to `hear`."""
     child = await launch(words, name=name, hear=hear, module=module)
-    await child.wait_ready(limit_s)
+    try:
+        await child.wait_ready(limit_s)
+    except BaseException:
+        await child.stop()
+        raise
     return child
 
 
@@ -171,7 +174,7 @@ async def launch(
 ) -> Child:
     """Start `hullcast WORDS`, one of the commands that print a ready line, without waiting for it."""
     process = await asyncio.create_subprocess_exec(
-        *command(*words, "--json", "--until-input-ends", module=module),
+        *command(*words, "--json", "--progress", "--until-input-ends", module=module),
         stdin=PIPE,
         stdout=PIPE,
         stderr=PIPE,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hullcast.clients.processes.child import Child, ProcessFailed, start
+from hullcast.clients.processes.child import Child, ProcessFailed, launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,8 +52,8 @@ class Notice:
 class Cluster:
     """Runs from `start` to `stop`; after `stop` no process is left, whatever happened in between.
 
-    Not in one process group and not one after the other: the server first, because on a cold cache it compiles what
-    all need, then the root, then the gateways together; the other way round at the end.
+    They do not start one after the other: the server first, because on a cold cache it compiles what all need, then
+    the root, then the gateways together. All stop at the same time.
     """
 
     def __init__(self, layout: Layout, tell: Callable[[Notice], None] = lambda notice: None) -> None:
@@ -123,10 +124,15 @@ class Cluster:
             raise failures.exceptions[0] from None
 
     async def stop(self) -> None:
-        """Stop all: gateways, root, server."""
-        gateways = [name for name in self.children if name not in (SERVER, ROOT)]
-        for names in (gateways, [ROOT], [SERVER]):
-            await asyncio.gather(*(self.children[name].stop() for name in names if name in self.children))
+        """Stop all."""
+        await asyncio.gather(*(child.stop() for child in self.children.values()))
+
+    def kill(self) -> str:
+        """Kill all that still run, from any thread; their names."""
+        alive = [child for child in self.children.values() if child.alive]
+        for child in alive:
+            child.signal(signal.SIGKILL)
+        return ", ".join(child.name for child in alive)
 
     async def _watch_server(self) -> None:
         await self.server.wait()
@@ -159,9 +165,10 @@ class Cluster:
         else:
             ways = [self.server] if name == ROOT else [self.children[ROOT], self.server]
             words = ["node", *(word for way in ways for word in ("--parent", way.endpoint)), *words]
-        self.children[name] = await start(
+        child = self.children[name] = await launch(
             words,
             name=name,
             hear=lambda text: self._tell(Notice(name, text, is_log=True)),
             module=self.layout.server_module if name == SERVER else "hullcast",
         )
+        await child.wait_ready()

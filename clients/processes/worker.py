@@ -10,6 +10,7 @@ from asyncio.subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 from hullcast.clients.processes.child import environment
+from hullcast.network.node.stopping import KILL_S
 from hullcast.network.wire.errors import HullcastError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Worker:
         assert self._process.stdin is not None, "opened as a pipe"
         self._process.stdin.close()
         try:
-            async with asyncio.timeout(5.0):
+            async with asyncio.timeout(KILL_S):
                 await self._process.wait()
         except TimeoutError:
             self._process.kill()

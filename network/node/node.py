@@ -14,6 +14,7 @@ from hullcast.network.link.endpoints import ways_up
 from hullcast.network.link.listener import Listener
 from hullcast.network.monitor.pauses import Pauses
 from hullcast.network.node.children import Children
+from hullcast.network.node.stopping import Stopping
 from hullcast.network.routing.router import Router
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import (
@@ -112,6 +113,7 @@ class Node:
         self._gone: deque[int] = deque(maxlen=MOST_GONE_KEPT)  # links of children that left, for the server
         self.skipped_reports = 0
         self.pauses = Pauses()
+        self.stopping = Stopping()
 
     @property
     def endpoint(self) -> str:
@@ -146,7 +148,9 @@ class Node:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            self.stopping.busy = "saying goodbye to its parent"
             await self.dialer.stop()
+            self.stopping.busy = "saying goodbye to its children"
             await self.listener.stop()
 
     async def _rounds(self) -> None:

@@ -17,6 +17,7 @@ from hullcast.broker.log.record import NOBODY, RecordKind
 from hullcast.broker.log.recovery import open_directory
 from hullcast.broker.server.changing import apply_record
 from hullcast.clients.processes.child import launch
+from hullcast.clients.processes.signals import SAME_S
 from hullcast.network.security.keys import make_pair, write_pair
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import HullcastError, NotPermitted, Unavailable
@@ -213,6 +214,7 @@ async def test_a_second_interrupt_ends_at_once() -> None:
         node.signal(signal.SIGSTOP)  # so that the server waits for its answer to BYE
         server.signal(signal.SIGINT)
         await wait_until(lambda: any("stopping" in line for line in lines))
+        await asyncio.sleep(2 * SAME_S)
         server.signal(signal.SIGINT)
         assert await server.wait() == 130
         assert await node.stop(0.1) == -signal.SIGKILL  # it hangs, and is killed

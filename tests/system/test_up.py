@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,9 @@ import hullcast
 from hullcast.clients.cli.commands.up import _gateways_from
 from hullcast.clients.processes.child import command, environment
 from hullcast.clients.processes.cluster import Cluster, Layout, Notice
+from hullcast.clients.processes.signals import SAME_S
 from hullcast.clients.sdk.connecting import DEFAULT_URL
+from hullcast.network.node.stopping import STOP_S
 from tests.support.documents import section, text_of
 from tests.support.processes import ANYWHERE, LIMIT_S, marked, running, wait_until
 
@@ -120,6 +123,24 @@ async def test_a_port_that_is_taken_is_said_once() -> None:
             code, _, errors = await ended(process)
     assert code == 2
     assert len(errors.splitlines()) == 1, errors
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_cluster_stops_in_time_though_its_processes_are_stopped(again: bool) -> None:
+    """And at once, if it is told a second time."""
+    with up("--nodes", "2", "--json") as process:
+        facts = await line(process.stdout)
+        for each in (facts["server"], *facts["nodes"]):
+            os.kill(each["pid"], signal.SIGSTOP)
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        if again:
+            await asyncio.sleep(2 * SAME_S)
+            process.send_signal(signal.SIGTERM)
+        code, _, errors = await ended(process)
+        assert time.monotonic() - began < STOP_S
+        assert code == (128 + signal.SIGTERM if again else 0), errors
+        await wait_until(lambda: running() == [])
 
 
 async def test_a_cluster_can_be_stopped_while_it_starts() -> None:

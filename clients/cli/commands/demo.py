@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
-import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +17,8 @@ from hullcast.clients.cli.commands.warm import warm_with_bar
 from hullcast.clients.demo.director import DemoSettings, Director
 from hullcast.clients.demo.stocks import check_market
 from hullcast.clients.demo.view import closing, frame, news, picture, plain_line
+from hullcast.clients.processes.signals import Signals
+from hullcast.network.node.stopping import STOP_S
 
 if TYPE_CHECKING:
     import argparse
@@ -73,12 +73,14 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if is_cold():
         warm_with_bar(console, plain=plain)
     folder = Path(tempfile.mkdtemp(prefix="hullcast-demo-"))
+    signals = Signals("the demo", lambda: "its processes", limit_s=STOP_S)
     try:
-        state, summary = asyncio.run(_play(settings, folder, console, plain=plain))
-    except asyncio.CancelledError:
-        return INTERRUPTED
+        played = signals.run(_play(settings, folder, console, plain=plain))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    if played is None:
+        return INTERRUPTED
+    state, summary = played
     if arguments.picture:
         arguments.picture.write_text(picture(state, summary), encoding="utf-8")
     if arguments.json:
@@ -89,11 +91,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 async def _play(settings: DemoSettings, folder: Path, console: Console, *, plain: bool) -> tuple[DemoState, Summary]:
-    """Run it on the screen, or in lines; SIGTERM and a closed terminal end it as Ctrl-C does."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None, "a coroutine runs in a task"
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, task.cancel)
+    """Run it on the screen, or in lines."""
     if plain:
         director = Director(settings, folder, _liner(settings, console), _teller(console))
         return director.state, await director.run()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hullcast.clients.cli.commands.serving import add_process_arguments, prepare
-from hullcast.clients.processes.running import Running, announcer, leave, serve
+from hullcast.clients.processes.running import Running, announcer, leave, reporter, serve
 from hullcast.network.node.node import Node
 from hullcast.network.node.settings import NodeSettings
 from hullcast.network.node.warming import warm_node
@@ -63,8 +63,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         metrics=metrics,
         status=Node.status,
         missing=missing,
+        announce=announcer(as_json=arguments.json, text=f", below {', '.join(settings.parent)}"),
+        report=reporter(wanted=arguments.progress),
+        until_input_ends=arguments.until_input_ends,
     )
-    serve(running, announcer(as_json=arguments.json, text=f", below {', '.join(settings.parent)}"))
+    serve(running)
     leave(0)
 
 

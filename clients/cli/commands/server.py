@@ -9,7 +9,7 @@ from hullcast.broker.server.settings import ServerSettings
 from hullcast.broker.server.status import server_status
 from hullcast.broker.server.warming import warm_server
 from hullcast.clients.cli.commands.serving import add_process_arguments, prepare
-from hullcast.clients.processes.running import Running, announcer, leave, serve
+from hullcast.clients.processes.running import Running, announcer, leave, reporter, serve
 from hullcast.network.settings.flags import add_flags
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "SIGTERM and SIGINT stop it: it syncs the log, notifies its children, and leaves a checkpoint if that makes "
-        "the next start quicker; a second SIGINT stops it at once. "
+        "the next start quicker, all within five seconds; a second signal stops it at once. "
         "SIGHUP makes it read the allow list again. Exit code 0 after a requested stop, 2 when it cannot serve."
     )
     add_process_arguments(parser)
@@ -52,6 +52,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
         return server_metrics(server)
 
+    place = f", data in {settings.data}" if settings.data is not None else ", in memory only"
     running = Running(
         role="server",
         make=make,
@@ -60,7 +61,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         metrics=metrics,
         status=server_status,
         missing=Server.missing,
+        announce=announcer(as_json=arguments.json, text=place),
+        report=reporter(wanted=arguments.progress),
+        until_input_ends=arguments.until_input_ends,
     )
-    place = f", data in {settings.data}" if settings.data is not None else ", in memory only"
-    serve(running, announcer(as_json=arguments.json, text=place))
+    serve(running)
     leave(0)

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from hullcast.broker.server.settings import ServerSettings
-from hullcast.clients.processes.running import stop_when_input_ends
 from hullcast.network.link.connections import raise_open_files
 from hullcast.network.node.settings import NodeSettings
 from hullcast.network.security.curve import Curve
@@ -53,6 +52,11 @@ def add_process_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="stop, as by SIGTERM, when standard input is closed, for instance because the parent process ended",
     )
+    parser.add_argument(
+        "--progress",
+        action="store_true",
+        help="before the ready line, print what the process is doing, one JSON object per line, for programs",
+    )
 
 
 def prepare(kind: type[Kind], arguments: argparse.Namespace) -> Prepared[Kind] | None:
@@ -77,8 +81,6 @@ def prepare(kind: type[Kind], arguments: argparse.Namespace) -> Prepared[Kind] |
     raise_open_files(settings.max_children)
     if security.open:
         log.warning("every client that connects may do everything (--open); --allow FILE would limit that")
-    if arguments.until_input_ends:
-        stop_when_input_ends()
     return Prepared(settings, rights, curve, parent_curve)
 
 

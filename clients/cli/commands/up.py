@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -14,8 +13,10 @@ from typing import TYPE_CHECKING
 
 from hullcast.clients.cli.commands.arguments import whole
 from hullcast.clients.processes.cluster import SERVER, Cluster, Layout
+from hullcast.clients.processes.signals import Signals
 from hullcast.clients.sdk.connecting import DEFAULT_URL
 from hullcast.network.link.endpoints import parse_endpoint
+from hullcast.network.node.stopping import STOP_S
 from hullcast.network.settings.common import LEVELS
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from hullcast.clients.processes.child import Child
     from hullcast.clients.processes.cluster import Notice
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,12 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the cluster until a signal, or until it fails."""
-    if arguments.until_input_ends:
-        from hullcast.clients.processes.running import (
-            stop_when_input_ends,  # here: it takes half a second, and is seldom wanted
-        )
-
-        stop_when_input_ends()
     folder = None if arguments.data is not None else Path(tempfile.mkdtemp(prefix="hullcast-"))
     layout = Layout(
         nodes=arguments.nodes,
@@ -86,7 +79,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         log_level=arguments.log_level,
     )
     try:
-        return asyncio.run(_run(layout, folder is None, arguments.json, console))
+        _run(layout, folder is None, arguments, console)
+        return 0
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -98,7 +92,9 @@ def _gateways_from(listen: str) -> int:
     return port + 1 if port else 0
 
 
-async def _run(layout: Layout, keeps: bool, as_json: bool, console: Console) -> int:
+def _run(layout: Layout, keeps: bool, arguments: argparse.Namespace, console: Console) -> None:
+    as_json = bool(arguments.json)
+
     def tell(notice: Notice) -> None:
         if notice.is_log and notice.name == SERVER and notice.text.startswith("hullcast: "):
             return  # its last words: `up` ends with them, too
@@ -111,35 +107,26 @@ async def _run(layout: Layout, keeps: bool, as_json: bool, console: Console) -> 
             console.print(f"{notice.name}: {notice.text}", markup=False, soft_wrap=True)
 
     cluster = Cluster(layout, tell)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in SIGNALS:
-        loop.add_signal_handler(number, stop.set)
-    if not as_json:
-        console.print(f"starting a server and {layout.nodes} nodes ..")
-    running = asyncio.create_task(_live(cluster, keeps, as_json, console), name="up.cluster")
-    asked = asyncio.create_task(stop.wait(), name="up.stop")
-    try:
-        await asyncio.wait((running, asked), return_when=asyncio.FIRST_COMPLETED)
-        if not as_json and stop.is_set():
-            console.print("stopping ..")
-    finally:
-        asked.cancel()
-        running.cancel()
-        ended = (await asyncio.gather(running, asked, return_exceptions=True))[0]
-        await cluster.stop()
-    if isinstance(ended, Exception):
-        raise ended
-    return 0
+    signals = Signals("the cluster", cluster.kill, limit_s=STOP_S, until_input_ends=arguments.until_input_ends)
+    signals.run(_live(cluster, keeps, as_json, console))
 
 
 async def _live(cluster: Cluster, keeps: bool, as_json: bool, console: Console) -> None:
-    await cluster.start()
-    if as_json:
-        _out(_facts(cluster))
-    else:
-        console.print(_welcome(cluster, keeps), markup=False, soft_wrap=True)
-    await cluster.watch()
+    if not as_json:
+        console.print(f"starting a server and {cluster.layout.nodes} nodes ..")
+    try:
+        await cluster.start()
+        if as_json:
+            _out(_facts(cluster))
+        else:
+            console.print(_welcome(cluster, keeps), markup=False, soft_wrap=True)
+        await cluster.watch()
+    except asyncio.CancelledError:
+        if not as_json:
+            console.print("stopping ..")
+        raise
+    finally:
+        await cluster.stop()
 
 
 def _facts(cluster: Cluster) -> dict[str, object]:

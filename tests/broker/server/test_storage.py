@@ -312,7 +312,7 @@ async def test_a_server_stops_while_its_tables_are_being_copied(
     durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "CAPTURED_AT_ONCE", 1)
-    monkeypatch.setattr(storage, "STOP_S", 0.0)
+    monkeypatch.setattr(storage, "CHECKPOINT_S", 0.0)
     options = {"data": tmp_path / "data", "checkpoint_updates": 10_000} if durable else {}
     async with memory_server(**options) as (server, hc):
         await hc.execute(CREATE.format("T"))
@@ -331,7 +331,7 @@ async def test_a_stop_leaves_a_checkpoint_if_there_is_time_for_one(
     time_for: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     data, rows = tmp_path / "data", 2 * storage.STOP_UPDATES
-    monkeypatch.setattr(storage, "STOP_S", 0.0 if time_for == "nothing" else 1e9)
+    monkeypatch.setattr(storage, "CHECKPOINT_S", 0.0 if time_for == "nothing" else 1e9)
     monkeypatch.setattr(checkpoint, "_ROWS_AT_ONCE", rows // 4)
 
     def is_up(done: int, total: int) -> None:
