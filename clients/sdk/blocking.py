@@ -240,7 +240,7 @@ class BlockingSubscription(_Face[Subscription[EventT_co]]):
 
     @property
     def answer(self) -> Any:
-        """What the SQL gives as of `seq`: None, a number, a timestamp, a set or a list of rows."""
+        """What the SQL gives at `seq`: None, a number, a timestamp, a set or a list of rows."""
         return self._thread.look(lambda: self._inner.answer)
 
     @property

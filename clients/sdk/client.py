@@ -539,7 +539,7 @@ class Client:
         """Subscribe many times at once: one column of values per `?`, one subscription per row.
 
         More than 25,000 go in several requests, one after the other; if one is refused, all are closed again. When this
-        returns, all subscriptions are in effect, and all answers are right as of `seq`. `timeout` is for each request.
+        returns, all subscriptions are in effect, and all answers are right at `seq`. `timeout` is for each request.
         `overflow` is "latest" if nothing is said, so that many cost little: to get every change, say "conflate" or
         "block". For streams it is "block"; there, all begin behind position `after`.
         """

@@ -114,7 +114,7 @@ class Listening(ABC):
         """New listeners are here, and asked for the tuples of a stream behind a position."""
 
     def come_back(self, ids: Ints, opened: Opened, seq: int, asked: int, *, only_if_other: bool) -> None:
-        """New answers after a break, as of `seq`: see `renew`. Those who hear tuples asked for what is behind a
+        """New answers after a break, at `seq`: see `renew`. Those who hear tuples asked for what is behind a
         position, and get it."""
         assert opened.snapshot is not None, "else it is resumed"
         self.renew(ids, opened.snapshot, seq, only_if_other=only_if_other)
@@ -132,7 +132,7 @@ class Listening(ABC):
     def admit(
         self, group: int, points: Floats, snapshot: Columns, policy: OverflowPolicy, names: tuple[str, ...], seq: int
     ) -> Ints:
-        """Take in the listeners of a group with their first answers as of `seq`; returns their numbers."""
+        """Take in the listeners of a group with their first answers at `seq`; returns their numbers."""
         ids = self.audience.admit(points)
         self.mailbox.seqs[ids] = seq
         self.mailbox.groups[ids] = group
@@ -226,7 +226,7 @@ class Listening(ABC):
                 self._attention.doubted.discard(self)
 
     def restart(self, ids: Ints, snapshot: Columns, seq: int, reason: str) -> None:
-        """New answers, as of `seq`, after events were missed: each listener's next event is a Resync.
+        """New answers, at `seq`, after events were missed: each listener's next event is a Resync.
 
         `ids` may hold -1 for members that left; the snapshot has them all.
         """

@@ -158,7 +158,7 @@ class Subscription(Generic[EventT_co]):
 
     @property
     def answer(self) -> Any:
-        """What the SQL gives as of `seq`: None, a number, a timestamp, a set or a list of rows."""
+        """What the SQL gives at `seq`: None, a number, a timestamp, a set or a list of rows."""
         self._check_open()
         return self._listening.answer(self._listener)
 

@@ -169,7 +169,7 @@ class EventReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
     An offset has "seq": the events up to here were given; "token": where to go on, or None if only the history says;
     "created": of which tables (`rebuilt`). Where a stream begins also "first": the answer, or "snapshot": it is the one
-    as of "seq".
+    at "seq".
     """
 
     def __init__(self, question: EventsWanted, schema: StructType, starting: int | str, resume: str | None) -> None:

@@ -1,6 +1,6 @@
 """A subscription's events out of the change history, by the engine that the server has.
 
-    the tables as of seq   ->  an engine, and the subscription in it: the answer as of seq
+    the tables at seq   ->  an engine, and the subscription in it: the answer at seq
     their changes, merged  ->  the engine's updates 1, 2, ..: each is one change, whose number on the server is known
     the engine's events    ->  the rows of a stream, with the server's numbers
 
@@ -60,7 +60,7 @@ class ReplayedSubscription:
         return tuple(self._tables)
 
     def load(self, table: str, part: TablePart) -> None:
-        """Take in rows as of `seq`; all of them come before `begin`."""
+        """Take in rows at `seq`; all of them come before `begin`."""
         if len(part):
             self._engine.upsert(table, part.to_arrow())
 
@@ -70,7 +70,7 @@ class ReplayedSubscription:
 
     @property
     def answer(self) -> Any:
-        """The answer as of `seq`."""
+        """The answer at `seq`."""
         assert self._subscription is not None, "begin comes first"
         return self._subscription.answer
 

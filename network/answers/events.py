@@ -28,7 +28,7 @@ class Change:
 
     @property
     def answer(self) -> Answer:
-        """The whole answer as of `seq`."""
+        """The whole answer at `seq`."""
         return self._answer()
 
     def __reduce__(self) -> tuple[Any, ...]:  # with the answer itself: what it would be computed from stays here
@@ -63,7 +63,7 @@ class StreamTuple:
 
 @dataclass(frozen=True, slots=True)
 class Resync:
-    """Events were lost; this is the whole answer as of `seq`. Of a stream, which has no answer (None), tuples up to
+    """Events were lost; this is the whole answer at `seq`. Of a stream, which has no answer (None), tuples up to
     `seq` may be missing, and none behind it.
 
     `lost` events were dropped here. `reason` is "overflow" (they were not taken in time), "gap" (the server could not
@@ -80,7 +80,7 @@ class Resync:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The first answer of a subscription, as of `seq`."""
+    """The first answer of a subscription, at `seq`."""
 
     seq: int
     answer: Answer

@@ -526,7 +526,7 @@ SPEC = map_of(ChannelSpec, "a channel's description", "spec")
 @reply("subscribed")
 @dataclass(frozen=True, slots=True, eq=False)
 class Subscribed(Body):
-    """The answers as of `seq`, and what each channel's messages mean."""
+    """The answers at `seq`, and what each channel's messages mean."""
 
     seq: int
     epoch: Epoch
@@ -588,7 +588,7 @@ class ChangedRows(Body):
 @reply("as_of")
 @dataclass(frozen=True, slots=True, eq=False)
 class RowsAsOf(Body):
-    """Rows of a part of a table as of `seq`. `next` is where the next ones begin; None if there are no more. It may
+    """Rows of a part of a table at `seq`. `next` is where the next ones begin; None if there are no more. It may
     have no rows and yet a next: then the table is still being prepared."""
 
     seq: int

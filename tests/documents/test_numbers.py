@@ -145,7 +145,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("SDK.md", r"take `window_bytes` \((\d+ MiB) by default\)", "clients.sdk.publisher:WINDOW_BYTES"),
     ("SDK.md", r"the first (\d+) refused rows", "clients.sdk.publisher:REFUSALS_KEPT"),
     ("SDK.md", r"\| (\d+ MiB) less room for the frame", "network.wire.limits:DEFAULT.frame_bytes"),
-    ("SDK.md", r"one batch of rows changes more than ([\d,]+) pairs", "broker.reformulate.join:MOST_PAIRS"),
+    ("SDK.md", r"one batch of rows changes more than ([\d,]+) such pairs", "broker.reformulate.join:MOST_PAIRS"),
     ("ARCHITECTURE.md", r"up to ([\d,]+) tuples as columns", "broker.streams.runner:MICRO_BATCH"),
     ("DECISIONS.md", r"a hidden join keeps only its last ([\d,]+) results", "broker.queries.derived:HIDDEN_ROWS"),
     ("OPERATING.md", r"at ([\d,]+) updates publishers of their streams get", "broker.server.streams:MOST_BEHIND"),

@@ -85,7 +85,7 @@ def in_words(facts: dict[str, Any]) -> list[tuple[str, str]]:
     derived = facts.get("derived", {})
     rows = "tuples" if facts["form"] == POINTS and len(facts["tables"]) == 1 else "rows"
     tables = ", ".join(f"{name} ({count:,} {rows})" for name, count in zip(facts["tables"], facts["rows"], strict=True))
-    lines = [("answer", f"{', '.join(facts['answer'])} from {tables}, as of seq {facts['seq']}")]
+    lines = [("answer", f"{', '.join(facts['answer'])} from {tables}, at seq {facts['seq']}")]
     lines.append(("becomes", _becomes(facts)))
     lines.append(("channel", facts["channel"]))
     lines.append(("shared", _shared(facts)))
@@ -152,7 +152,7 @@ def _conditional(facts: dict[str, Any]) -> list[tuple[str, str]]:
         state += f", {known['failed']:,} failed)" if known["failed"] else ")"
         state += f", {_many(known['delivered'], 'result')} delivered"
         if last.get("as_of") is not None:
-            state += f"; the last one is as of update {last['as_of']:,} and takes {last['bytes']:,} bytes"
+            state += f"; the last one is at update {last['as_of']:,} and takes {last['bytes']:,} bytes"
         lines.append(("so far", state + (f"; the last run failed: {last['error']}" if "error" in last else "")))
     else:
         lines.append(("so far", "nobody subscribes to it now; the first one has it run"))

@@ -158,7 +158,7 @@ def _check(folder: _Folder, name: str, span: History, since: int | None) -> None
         )
     if (reached := max(state["through"], state["as_of"])) > span.last:
         raise UsageError(
-            f"{folder.path} has {name} as of update {reached:,}, but the server's last update is {span.last:,}: it "
+            f"{folder.path} has {name} at update {reached:,}, but the server's last update is {span.last:,}: it "
             "is another server, or an older copy of it was restored. Export to another folder"
         )
     before = state["through"] if state["rows"] is not None else min(state["through"], state["as_of"])

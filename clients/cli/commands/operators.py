@@ -44,8 +44,8 @@ def _kept(known: Mapping[str, Any]) -> str:
 def _state(known: Mapping[str, Any], is_hidden: bool) -> str:
     if not known["made"]:
         return (
-            "not now: nobody subscribes to it. The first subscription begins it in the streams process, and all that "
-            "are alike share it, whatever their constants; so it would be computed:"
+            "not now: nobody subscribes to it. The first subscription starts it in the streams process, and others "
+            "that differ only in constants share it; it would be computed so:"
         )
     if known["failed"]:
         return f"stopped: {known['failed']}. It is begun again from then on; results between are missing"
@@ -56,7 +56,7 @@ def _state(known: Mapping[str, Any], is_hidden: bool) -> str:
     if known["gaps"]:
         parts.append(f"results are missing at {_many(known['gaps'], 'place')}, where subscribers got a Resync")
     if is_hidden:
-        parts.append("for all subscriptions that are alike, whatever their constants")
+        parts.append("for all subscriptions that differ only in constants")
     return "; ".join(parts)
 
 

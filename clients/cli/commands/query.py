@@ -174,9 +174,9 @@ async def _with_patience(work: Coroutine[Any, Any, T]) -> T:
 def in_words(count: int, worth: QueryWorth) -> list[str]:
     """How current rows are, and how long they took: a line each."""
     if worth.seq is not None:
-        rows = f"{_counted(count)} as of update {worth.seq:,}"
+        rows = f"{_counted(count)} at update {worth.seq:,}"
     elif worth.tables:
-        moments = ", ".join(f"{name} as of update {table.seq:,}" for name, table in worth.tables.items())
+        moments = ", ".join(f"{name} at update {table.seq:,}" for name, table in worth.tables.items())
         rows = f"{_counted(count)}: {moments}"
     else:
         rows = _counted(count)

@@ -425,9 +425,7 @@ def _conditionals(known: Mapping[str, Any]) -> list[RenderableType]:
     """Conditional subscriptions, those that took most time first; nothing if there are none."""
     if not known.get("each"):
         return []
-    table = _figures(
-        "conditional subscription", "fired", "runs", "failed", "a run", "delivered", "as of update", "bytes"
-    )
+    table = _figures("conditional subscription", "fired", "runs", "failed", "a run", "delivered", "at update", "bytes")
     for one in sorted(known["each"], key=lambda one: -one["runs"] * one["mean_s"]):
         last = one["last"]
         note = f"  last run failed: {last['error']}" if "error" in last else ""

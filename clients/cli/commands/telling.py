@@ -161,7 +161,7 @@ def _whole(columns: tuple[str, ...], answer: Any) -> Text:
     text = Text.assemble((f"{len(answer):,} row{'' if len(answer) == 1 else 's'}", "bold"))
     if isinstance(answer, ResultRows) and answer.worth is not None:
         as_of, took_s = answer.worth.seq, answer.worth.waited_s + answer.worth.ran_s
-        text.append(f" as of update {as_of:,}, {time_shown(took_s)}" if as_of is not None else "", "dim")
+        text.append(f" at update {as_of:,}, {time_shown(took_s)}" if as_of is not None else "", "dim")
     for row in answer[:SHOWN_ROWS]:
         text.append(f"\n  {_named(columns, row)}")
     if len(answer) > SHOWN_ROWS:

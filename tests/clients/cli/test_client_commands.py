@@ -222,14 +222,14 @@ WORTH = QueryWorth(
 
 def test_what_rows_are_worth_is_said_in_two_lines() -> None:
     assert worth_in_words(1234, WORTH) == [
-        "1,234 rows as of update 7; T lacks 30 changes, U lacks 4 changes, the oldest 1.25 s old",
+        "1,234 rows at update 7; T lacks 30 changes, U lacks 4 changes, the oldest 1.25 s old",
         "waited 12 ms, ran 3 ms, deadline of 200 ms met (policy pareto)",
     ]
     current = {name: TableWorth(table.seq, 0.0, 0) for name, table in WORTH.tables.items()}
     fresh = replace(WORTH, staleness_s=0.0, unapplied=0, tables=current, deadline_s=None)
-    assert worth_in_words(1, fresh) == ["1 row as of update 7, current", "waited 12 ms, ran 3 ms (policy pareto)"]
+    assert worth_in_words(1, fresh) == ["1 row at update 7, current", "waited 12 ms, ran 3 ms (policy pareto)"]
     apart = replace(fresh, seq=None, tables={**current, "U": TableWorth(9, 0.0, 0)})
-    assert worth_in_words(0, apart)[0] == "0 rows: T as of update 7, U as of update 9, current"
+    assert worth_in_words(0, apart)[0] == "0 rows: T at update 7, U at update 9, current"
     assert worth_in_words(1, replace(fresh, tables={}, seq=None))[0] == "1 row"
     view = {"SECTORS": replace(current["T"], promise_s=0.2, refresh_s=0.0)}
     assert worth_in_words(1, replace(fresh, tables=view))[1] == "view SECTORS was up to date already"
@@ -459,7 +459,7 @@ def test_a_conditional_subscription_is_told_with_all_rows_and_their_worth(shell:
     assert finish(process)[0] == 0
 
     process = shell.start("subscribe", sql, "--every", "100ms", "--count", "1")
-    assert "3 rows as of update " in line_of(process)
+    assert "3 rows at update " in line_of(process)
     assert line_of(process) == "  SYMBOL=A  PER=9.0\n"
     assert finish(process)[0] == 0
     process = shell.start("subscribe", sql, "--when", shell.table, "--at-most-every", "10ms", "--json", "--count", "1")

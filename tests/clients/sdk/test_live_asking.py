@@ -199,11 +199,11 @@ async def test_deadlines_and_worth_at_the_command_line_and_in_the_sdk(
         assert (json.loads(worth)["seq"], json.loads(worth)["tables"]["T"]["unapplied"]) == (seq, 0)
         rows, worth = await shell(capsys, "query", ordered, *at)  # a table, into a pipe
         assert "update" not in rows
-        assert worth.startswith(f"2 rows as of update {seq}, current\nwaited ")
+        assert worth.startswith(f"2 rows at update {seq}, current\nwaited ")
         assert (await shell(capsys, "query", ordered, "--csv", *at))[1] == ""
         rows, worth = await shell(capsys, "query", ordered, "--csv", "--worth", *at)
         assert rows == "K\n0\n1\n"
-        assert worth.startswith(f"2 rows as of update {seq}, current\nwaited ")
+        assert worth.startswith(f"2 rows at update {seq}, current\nwaited ")
         assert await shell(capsys, "query", ordered, "--csv", *at) == ("K\n0\n1\n", "")
         text, _ = await shell(capsys, "policy", "queries-first", *at)
         assert text.startswith("switched to queries-first\n")
