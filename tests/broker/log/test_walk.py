@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from hullcast.broker.log.changes import ChangeBatch, GatheredChanges
 from hullcast.broker.log.commit_log import CommitLog
-from hullcast.broker.log.record import RecordKind
+from hullcast.broker.log.record import HEADER_BYTES, RecordKind
+from hullcast.broker.log.segment import HEADER_BYTES as FIRST
 from hullcast.broker.log.segment import segments
 from hullcast.broker.log.tail import Tail
 from hullcast.broker.sql.create import CreateTable, parse_statement
@@ -157,6 +158,22 @@ def test_every_flipped_byte_is_damage(history: list[Change], data: st.DataObject
         with pytest.raises(LogDamaged):
             for _ in tail_of(Path(folder)).runs("t", 0, last):
                 pass
+
+
+def test_every_byte_of_a_log_counts(tmp_path: Path) -> None:
+    """Flipped or cut off anywhere: what is committed is damaged (test_damage.py: for those who read single records)."""
+    last = write(tmp_path, [("T", [{"K": "a", "Ä i": 1, "R": 0.5, "W": NOON}], None), ("N", None, 1)], group=100)
+    ((_, path),) = segments(tmp_path / "log")
+    content = path.read_bytes()
+    end = len(content) - HEADER_BYTES  # the mark behind the last record
+    flipped = [content[:at] + bytes([content[at] ^ 0x40]) + content[at + 1 :] for at in range(FIRST, end)]
+    for damaged in (*flipped, *(content[:size] for size in range(FIRST, end))):
+        path.write_bytes(damaged)
+        with pytest.raises(LogDamaged):
+            list(tail_of(tmp_path).runs("t", 0, last))
+    path.write_bytes(content)
+    (run,) = tail_of(tmp_path).runs("t", 0, last)
+    assert run.records == 1
 
 
 def test_rows_published_and_deleted_singly_are_never_decoded_one_by_one(
