@@ -271,9 +271,8 @@ class Changing:
         if rows > most and not (request.apart and rows <= APART_ROWS):
             raise TooLarge("rows in one batch (send smaller batches)", rows, most)
 
-    def is_large(self, body: Publish | Delete) -> bool:
-        """Whether a change takes so long that others must have their turns in between."""
-        rows = most_rows(body.columns) if isinstance(body, Publish) else len(body.keys)
+    def is_large(self, body: Publish | Delete, rows: int) -> bool:
+        """Whether a change of so many rows takes so long that others must have their turns in between."""
         known = rows > LEAST_LARGE and fold(body.table) in self._engine.catalogue.stores
         return known and self._engine.is_large(body.table, rows)
 

@@ -122,13 +122,14 @@ class Hall:
         """A publish waits until all that has arrived by now was read: then they are applied together. Not when they
         are many rows already: then others shall have their turn in between. One that is large, or must wait for a large
         change, goes its own way."""
-        changing, held = self._server.changing, self._server.engine.held((asked.body.table,))
-        if held or changing.is_large(asked.body) or changing.is_behind(asked):
+        body, changing, rows = asked.body, self._server.changing, most_rows(asked.body.columns)
+        held = self._server.engine.held((body.table,))
+        if held or changing.is_large(body, rows) or changing.is_behind(asked):
             self.apply_arrived()
             self._do(handler, asked)
             return
         self._arrived.append(asked)
-        self._arrived_rows += most_rows(asked.body.columns)
+        self._arrived_rows += rows
         if self._arrived_rows >= TOGETHER_ROWS:
             self.apply_arrived()
 

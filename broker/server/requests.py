@@ -116,7 +116,7 @@ def publish_alone(s: Server, asked: Asked[Publish]) -> Work:
     """Apply a publish that is large, or comes behind a large change: to the same table, or of the same publisher."""
     with s.changing.in_line(asked):
         yield from _freed(s, (asked.body.table,), asked)
-        if s.changing.is_large(asked.body):
+        if s.changing.is_large(asked.body, most_rows(asked.body.columns)):
             return (yield from s.changing.changing(asked, s.now))
         (outcome,) = s.changing.publish([asked], s.now())
     if isinstance(outcome, Exception):
@@ -128,7 +128,7 @@ def delete(s: Server, asked: Asked[Delete]) -> Work:
     """Remove rows."""
     with s.changing.in_line(asked):
         yield from _freed(s, (asked.body.table,), asked)
-        if s.changing.is_large(asked.body):
+        if s.changing.is_large(asked.body, len(asked.body.keys)):
             return (yield from s.changing.changing(asked, s.now))
         return s.changing.change(asked, s.now())
 

@@ -63,6 +63,8 @@ _SCALAR_BYTES = 9  # of a number when sent; a text has its own length besides
 
 def row_count(column: Values | Scalar) -> int:
     """The number of rows of one column."""
+    if type(column) in _SCALARS:  # first: each row that is published alone is asked
+        return 1
     return len(column) if isinstance(column, _COLUMNS) else 1
 
 
