@@ -45,6 +45,7 @@ from hullcast.network.wire.bodies import (
     Synced,
 )
 from hullcast.network.wire.errors import HullcastError, InvariantBroken
+from hullcast.network.wire.value_columns import most_rows
 
 if TYPE_CHECKING:
     from hullcast.broker.scheduling.driver import Work
