@@ -15,10 +15,9 @@ from hullcast.broker.index.nodes import FREE_NODES, HEIGHT, insert
 from hullcast.broker.joins.plan import Arrivals, JoinPlan, walk
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.arrays import Floats, Ints
-from hullcast.sim.bench.timing import MeasurementFailed
+from hullcast.sim.bench.frame.benchmark import Tick, quietly
+from hullcast.sim.bench.frame.timing import MeasurementFailed
 from hullcast.sim.traces.table41 import RowsOfR, RowsOfS
-
-Tick = Callable[[str], None]
 
 #: Arrivals of one round, at least and at most; how many all plans must agree on.
 FEWEST, MOST, CHECKED = 8, 2_000, 24
@@ -82,7 +81,7 @@ class CostCurve:
         return float(np.polyfit(xs, us, 1)[0])
 
 
-def measure(cells: Sequence[PlanCell], rounds: int, budget_s: float, tick: Tick = lambda what: None) -> list[CostCurve]:
+def measure(cells: Sequence[PlanCell], rounds: int, budget_s: float, tick: Tick = quietly) -> list[CostCurve]:
     """All cells in turns, so that a busy moment of the machine falls on all alike. Processor time of this thread, so
     that what other processes do counts little. Each round of a cell takes about `budget_s`, or FEWEST arrivals."""
     counts = []

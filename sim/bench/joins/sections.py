@@ -7,7 +7,7 @@ Writing results is left out, as it is there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
 from time import perf_counter_ns, thread_time
@@ -27,11 +27,11 @@ from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.broker.server.calibration import this_machine
 from hullcast.network.wire.arrays import Floats, Ints
+from hullcast.sim.bench.frame.benchmark import Tick
 from hullcast.sim.bench.joins.cells import (
     MOST,
     CostCurve,
     PlanCell,
-    Tick,
     WayOfBands,
     band_arrivals,
     band_tree,
@@ -43,6 +43,7 @@ from hullcast.sim.bench.joins.cells import (
     select_arrivals,
     select_tree,
 )
+from hullcast.sim.bench.joins.live import QUICK_LIVE_JOINS, LiveJoinSettings
 from hullcast.sim.bench.joins.plan_costs import QUICK as QUICK_WORKLOADS
 from hullcast.sim.bench.joins.plan_costs import WORKLOADS, measured
 from hullcast.sim.seeds import generator
@@ -83,6 +84,7 @@ class JoinSettings:
     mixed_arrivals: int = 500
     rounds: int = 7
     budget_s: float = 0.02  # of one plan in one round
+    live: LiveJoinSettings = field(default_factory=LiveJoinSettings)
     seed: int = 0
 
 
@@ -103,6 +105,7 @@ QUICK_JOINS = JoinSettings(
     mixed_arrivals=200,
     rounds=3,
     budget_s=0.008,
+    live=QUICK_LIVE_JOINS,
 )
 
 

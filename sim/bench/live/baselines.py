@@ -8,15 +8,17 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hullcast.clients.processes.child import start
 from hullcast.clients.processes.worker import Worker
 from hullcast.clients.sdk.client import connect
-from hullcast.sim.bench.live.cluster import LiveSettings
 from hullcast.sim.traces.table51 import CREATE, RANGE_MIN, Workload
+
+if TYPE_CHECKING:
+    from hullcast.sim.bench.live.benchmark import LiveSettings
 
 PAUSE_S = 0.3
 

@@ -8,7 +8,7 @@ from contextlib import closing
 import numpy as np
 
 from hullcast.network.wire.arrays import Floats
-from hullcast.sim.bench.live.measure import range_minima
+from hullcast.sim.bench.live.benchmark import range_minima
 from hullcast.sim.bench.peers.workload import CREATE, RANGE_MIN, Job
 
 

@@ -6,7 +6,7 @@ Real processes on this machine: servers on disk, and clients. What is compared t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from time import monotonic
@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 
 from hullcast.network.wire.errors import PromiseTooShort
-from hullcast.sim.bench.timing import MeasurementFailed
+from hullcast.sim.bench.frame.benchmark import Tick
+from hullcast.sim.bench.frame.machine import busy_cores_s
+from hullcast.sim.bench.frame.push import PushSection, p50_and_p99
+from hullcast.sim.bench.frame.stage import PATIENCE_S, BenchStage, staged
+from hullcast.sim.bench.frame.timing import MeasurementFailed
 from hullcast.sim.bench.views.workload import CREATE_TABLES, OFFERS_EACH, SELECT, create_view
-from hullcast.sim.bench.warehouse.live import LiveWarehouseSettings, PushSection, p50_and_p99, push_beside
-from hullcast.sim.bench.warehouse.stage import PATIENCE_S, WarehouseStage, busy_cores_s, staged
+from hullcast.sim.bench.warehouse.live import LiveWarehouseSettings, push_loaded
 
-Tick = Callable[[str], None]
-
-CLIENTS = "hullcast.sim.bench.views.workers"
+CLIENTS = "hullcast.sim.bench.views.worker"
 VIEW = "CHEAPEST"
 #: Cores that server and warehouse are to use under the load; how often and from where on the rate is searched.
 BUSY_CORES, CALIBRATIONS, FIRST_RATE = 0.5, 3, 1_000.0
@@ -108,7 +109,7 @@ class LiveViewSection:
 
 async def live(settings: LiveViewSettings, tick: Tick) -> LiveViewSection:
     """A view whose tables change so fast that server and warehouse use about half a core, and is asked for."""
-    async with staged(["loader", "asker", "napper"], clients=CLIENTS) as stage:
+    async with staged(["loader", "asker", "napper"], CLIENTS) as stage:
         tick("live, filling tables")
         loader, asker = stage.workers["loader"], stage.workers["asker"]
         for create in CREATE_TABLES.values():
@@ -186,7 +187,7 @@ def reasons(late: Sequence[Sequence[float]], naps: Sequence[Sequence[float]], pr
     return found
 
 
-async def _create(stage: WarehouseStage, wanted_s: float) -> float:
+async def _create(stage: BenchStage, wanted_s: float) -> float:
     """Create the view; what it promises, in seconds: more than asked for if the server refuses that."""
     for _ in range(ATTEMPTS):
         try:
@@ -198,7 +199,7 @@ async def _create(stage: WarehouseStage, wanted_s: float) -> float:
     raise MeasurementFailed(f"the server refused {ATTEMPTS} promises, the last of {wanted_s:g} s")
 
 
-async def _calibrated(stage: WarehouseStage, settings: LiveViewSettings) -> float:
+async def _calibrated(stage: BenchStage, settings: LiveViewSettings) -> float:
     """Changes a second at which server and warehouse use about `BUSY_CORES`, with questions."""
     loader, asker, rate = stage.workers["loader"], stage.workers["asker"], FIRST_RATE
     for number in range(CALIBRATIONS):
@@ -213,12 +214,12 @@ async def _calibrated(stage: WarehouseStage, settings: LiveViewSettings) -> floa
     return rate
 
 
-async def _facts(stage: WarehouseStage) -> dict[str, Any]:
+async def _facts(stage: BenchStage) -> dict[str, Any]:
     facts: dict[str, Any] = (await stage.control.status())["queries"]["views"][VIEW]
     return facts
 
 
-async def _is_right(stage: WarehouseStage) -> bool:
+async def _is_right(stage: BenchStage) -> bool:
     rows = [await stage.control.query(sql, timeout=PATIENCE_S) for sql in (f"SELECT * FROM {VIEW}", SELECT)]
     by_view, by_select = (sorted(tuple(row) for row in some) for some in rows)
     return by_view == by_select
@@ -239,9 +240,9 @@ PUSH_VIEW = (
 async def push_with_views(settings: LiveViewSettings, tick: Tick) -> PushSection:
     """At a server with a view over all that is loaded, of which somebody asks; beside one without views."""
 
-    async def create(stage: WarehouseStage) -> None:
+    async def create(stage: BenchStage) -> None:
         sql = f"CREATE VIEW {VIEW} AS {PUSH_VIEW} WITH (response_time = '1s')"
         await stage.control.execute(sql, timeout=PATIENCE_S)
 
     beside = {"what": "ask_view", "view": VIEW, "rate": settings.push_questions_s, "seed": f"{settings.seed}"}
-    return await push_beside(settings.push, tick, create, beside, CLIENTS)
+    return await push_loaded(settings.push, tick, create, beside, CLIENTS)

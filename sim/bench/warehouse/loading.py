@@ -29,7 +29,7 @@ from hullcast.broker.warehouse.loader import Loader
 from hullcast.network.wire import bodies
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.network.wire.values import rows_to_columns
-from hullcast.sim.bench.timing import MeasurementFailed
+from hullcast.sim.bench.frame.timing import MeasurementFailed, turns
 from hullcast.sim.bench.warehouse.workload import GROUPS
 from hullcast.sim.seeds import generator
 
@@ -162,19 +162,18 @@ class _LoadedTable:
 
 def loading(rows: int, singles: int, rounds: int, seed: int, tick: Callable[[str], None]) -> tuple[LoadingLine, ...]:
     """Measure all cases: loads of so many rows (of `singles`, where each row is a record of its own)."""
-    turns: list[list[LoadTurn]] = [[] for _ in CASES]
+    done: list[list[LoadTurn]] = [[] for _ in CASES]
     with tempfile.TemporaryDirectory(prefix="hullcast-bench-", ignore_cleanup_errors=True) as folder:
         tables = [
             _LoadedTable(Path(folder) / str(number), case, rows if case.batch > 1 else singles, seed)
             for number, case in enumerate(CASES)
         ]
-        for turn in range(rounds + 1):
-            tick(f"loading, round {turn} of {rounds}" if turn else "loading, new files")
-            for of, table in zip(turns, tables, strict=True):
+        for turn in turns(rounds, tick, "loading"):
+            for of, table in zip(done, tables, strict=True):
                 of.append(table.turn(table.case.keys if turn else "first"))
         for table in tables:
             table.close()
-    return tuple(_line(case.name, of) for case, of in zip(CASES, turns, strict=True))
+    return tuple(_line(case.name, of) for case, of in zip(CASES, done, strict=True))
 
 
 def _line(name: str, turns: list[LoadTurn]) -> LoadingLine:

@@ -9,14 +9,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
-from hullcast.network.wire.errors import HullcastError, UsageError
+from hullcast.network.wire.errors import HullcastError
+
+K = TypeVar("K")  # a name
+R = TypeVar("R")  # what a round gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +75,32 @@ def spread(values: Iterable[float]) -> Spread:
     return Spread(q1, middle, q3)
 
 
-def in_turns(subjects: Mapping[str, Subject], rounds: int, tick: Callable[[str], None]) -> dict[str, list[Run]]:
-    """Measure all subjects once a round, and one round more, the first, that only warms caches."""
-    runs: dict[str, list[Run]] = {name: [] for name in subjects}
+def turns(rounds: int, tick: Callable[[str], None], what: str) -> Iterator[int]:
+    """So many rounds, and one before them, number 0, that only warms up."""
     for turn in range(rounds + 1):
-        tick(f"round {turn} of {rounds}" if turn else "first round, not counted")
-        for name, subject in subjects.items():
-            run = subject.run(turn)
+        tick(f"{what}, round {turn} of {rounds}" if turn else f"{what}, first round, not counted")
+        yield turn
+
+
+def in_turns(
+    ways: Mapping[K, Callable[[int], R]], rounds: int, tick: Callable[[str], None], what: str
+) -> dict[K, list[R]]:
+    """Take all ways once a round, so that a busy moment of the machine falls on all of them. What each gave, without
+    the first round."""
+    found: dict[K, list[R]] = {name: [] for name in ways}
+    for turn in turns(rounds, tick, what):
+        for name, way in ways.items():
+            one = way(turn)
             if turn:
-                runs[name].append(run)
-    return runs
+                found[name].append(one)
+    return found
+
+
+def measured_in_turns(
+    subjects: Mapping[str, Subject], rounds: int, tick: Callable[[str], None], what: str
+) -> dict[str, list[Run]]:
+    """The same of subjects."""
+    return in_turns({name: subject.run for name, subject in subjects.items()}, rounds, tick, what)
 
 
 def us(runs: Sequence[Run]) -> float:
@@ -114,12 +133,3 @@ def measured_apart(
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise MeasurementFailed(f"{what} failed: {last}")
     return json.loads(done.stdout)
-
-
-def process_of(pid: int | None = None) -> Any:
-    """A process as psutil sees it, for its memory and CPU time; UsageError without psutil. None: this one."""
-    try:
-        import psutil
-    except ImportError:
-        raise UsageError("memory and CPU time need psutil; install it: pip install 'hullcast[bench]'") from None
-    return psutil.Process(pid)
