@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from hullcast.clients.processes.cluster import Cluster, Layout
 from hullcast.clients.sdk.blocking import BlockingClient, run_in_thread
 from hullcast.clients.sdk.blocking import connect as connect_blocking
 from hullcast.sim.bench.frame.benchmark import Benchmark, BenchSection, Shown, Tick
 from hullcast.sim.bench.frame.machine import process_of
+from hullcast.sim.bench.frame.stage import staged
 from hullcast.sim.output.goals import Goal
 from hullcast.sim.output.text import plain_table
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from pathlib import Path
 
     import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
     from pyspark.sql import DataFrame, SparkSession
 
-    from hullcast.clients.processes.child import Child
 
 #: What we aim at, in rows a second.
 AIM = 200_000
@@ -71,18 +69,17 @@ def measure_source(settings: SourceSettings, tick: Tick) -> SourceLines:
     lines, rows = list[SourceLine](), settings.rows
 
     with (
-        TemporaryDirectory(prefix="hullcast-bench-") as folder,
-        run_in_thread(_server(folder), "bench server") as server,
+        run_in_thread(staged([], connected=False), "bench server") as stage,
         spark_session(SparkOptions("local[2]"), app="bench spark") as spark,
-        connect_blocking(server.endpoint, timeout=120) as db,
+        connect_blocking(stage.server, timeout=120) as db,
     ):
-        url = server.endpoint
+        url, server = stage.server, stage.cluster.server.pid
 
         def timed(name: str, work: Callable[[], int]) -> None:
             tick(name)
-            cpu, began = _cpu_s(server.pid), perf_counter()
+            cpu, began = _cpu_s(server), perf_counter()
             moved = work()
-            took, (theirs, ours) = perf_counter() - began, _cpu_s(server.pid)
+            took, (theirs, ours) = perf_counter() - began, _cpu_s(server)
             lines.append(SourceLine(name, moved, took, theirs - cpu[0], ours - cpu[1]))
 
         data_source.register(spark)
@@ -104,7 +101,7 @@ def measure_source(settings: SourceSettings, tick: Tick) -> SourceLines:
         timed("out, SDK alone: changes", lambda: sum(map(len, db.changes(TABLE, start, end))))
         changes = _load(spark, url, changes="true", after=start, through=end)
         timed("out, spark.read: changes", lambda: _to_nowhere(changes, rows))
-        timed("out, spark.readStream: changes", lambda: _streamed(spark, url, folder, start, rows))
+        timed("out, spark.readStream: changes", lambda: _streamed(spark, url, stage.folder, start, rows))
     return SourceLines(tuple(lines))
 
 
@@ -123,17 +120,6 @@ def source_tables(found: SourceLines) -> Iterator[Shown]:
         cpu = (f"{1e6 * used / line.rows:.2f}" for used in (line.server_cpu_s, line.others_cpu_s))
         table.add_row(line.name, f"{line.rows:,}", f"{line.seconds:.2f}", f"{line.rate:,.0f}", *cpu)
     yield table
-
-
-@asynccontextmanager
-async def _server(folder: str) -> AsyncIterator[Child]:
-    """A server by itself, as a process."""
-    cluster = Cluster(Layout(nodes=0, data=f"{folder}/data"))
-    await cluster.start()
-    try:
-        yield cluster.server
-    finally:
-        await cluster.stop()
 
 
 def _cpu_s(server: int) -> tuple[float, float]:
@@ -179,7 +165,7 @@ def _publish(db: BlockingClient, table: pa.Table) -> int:
     return int(table.num_rows)
 
 
-def _streamed(spark: SparkSession, url: str, folder: str, start: int, rows: int) -> int:
+def _streamed(spark: SparkSession, url: str, folder: Path, start: int, rows: int) -> int:
     reader = spark.readStream.format("hullcast").options(url=url, table=TABLE, changes="true", startingSeq=str(start))
     writer = reader.load().writeStream.format("noop").trigger(availableNow=True)
     query = writer.option("checkpointLocation", f"{folder}/checkpoint").start()

@@ -206,9 +206,9 @@ def updates_of(changed: Changed) -> Ints:
 
 async def tasks_served(worker: Any) -> None:
     """Do what is asked for until standard input ends, then close."""
-    public = {name: getattr(worker, name) for name in dir(type(worker)) if not name.startswith("_")}
+    public = [name for name, what in inspect.getmembers(type(worker), inspect.iscoroutinefunction) if name[0] != "_"]
     try:
-        await serve({name: task for name, task in public.items() if inspect.iscoroutinefunction(task)})
+        await serve({name: getattr(worker, name) for name in public})
     finally:
         await worker.close()
 

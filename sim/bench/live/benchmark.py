@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from os import cpu_count
 from statistics import median
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hullcast.clients.processes.worker import ask_all
+from hullcast.sim.bench.frame.answers import different, minima_by_sql, range_minima
 from hullcast.sim.bench.frame.benchmark import Benchmark, BenchSection, Shown, Tick
 from hullcast.sim.bench.frame.machine import cpu_by_name
 from hullcast.sim.bench.frame.stage import PUBLISHER, BenchStage, staged
@@ -220,7 +219,7 @@ async def measure_live(settings: LiveSettings, tick: Tick) -> LiveFigures:
         interval = await _intervals(stage, settings)
         traffic = await stage.traffic()
     tick("without pruning")
-    unpruned = await measure_unpruned(settings, settings.subscriptions)
+    unpruned = await measure_unpruned(settings)
     tick("a bare ZeroMQ chain")
     line = costs[-1]
     root_share = traffic.root_bytes / traffic.server_bytes / settings.gateways
@@ -312,37 +311,11 @@ async def _check_answers(stage: BenchStage, settings: LiveSettings) -> tuple[int
         answers.append(np.load(path))
     answer: Floats = np.concatenate(answers)
     right = range_minima(rows[:, 1], rows[:, 2], ranges.low, ranges.high)
-    wrong = ~((answer == right) | (np.isnan(answer) & np.isnan(right)))
+    wrong = different(answer, right)
     sample = np.linspace(0, settings.subscriptions - 1, settings.checked_by_sql).astype(np.int64)
-    for i, value in zip(sample.tolist(), _by_sql(rows, ranges.low[sample], ranges.high[sample]), strict=True):
-        wrong[i] |= not (answer[i] == value or (np.isnan(answer[i]) and value is None))
+    by_sql = minima_by_sql([CREATE], rows.tolist(), RANGE_MIN, ranges.low[sample], ranges.high[sample])
+    wrong[sample] |= different(answer[sample], by_sql)
     return len(answer), len(sample), int(wrong.sum())
-
-
-def _by_sql(rows: Floats, low: Floats, high: Floats) -> list[float | None]:
-    """The answers as SQLite gives them."""
-    with closing(sqlite3.connect(":memory:")) as database:
-        database.execute(CREATE)
-        database.executemany("INSERT INTO POINTS VALUES (?, ?, ?)", rows.tolist())
-        return [
-            database.execute(RANGE_MIN, between).fetchone()[0]
-            for between in zip(low.tolist(), high.tolist(), strict=True)
-        ]
-
-
-def range_minima(x: Floats, y: Floats, low: Floats, high: Floats) -> Floats:
-    """The least y of the rows with low <= x <= high, NaN where there are none: a table of minima of 2**k neighbours."""
-    order = np.argsort(x)
-    levels = [y[order]]
-    while len(levels[-1]) > (step := 1 << (len(levels) - 1)):
-        levels.append(np.minimum(levels[-1][:-step], levels[-1][step:]))
-    first, stop = np.searchsorted(x[order], low, "left"), np.searchsorted(x[order], high, "right")
-    found = np.full(len(low), np.nan)
-    length = stop - first
-    for k, minima in enumerate(levels):
-        mine = (length >= 1 << k) & (length < 2 << k)
-        found[mine] = np.minimum(minima[first[mine]], minima[stop[mine] - (1 << k)])
-    return found
 
 
 async def _singly(stage: BenchStage, settings: LiveSettings) -> Single:

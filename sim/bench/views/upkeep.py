@@ -191,7 +191,7 @@ def _measured(
     done: dict[str, list[_Turn]] = {way: [] for way in WAYS}
     for turn in turns(rounds, tick, f"upkeep, {case.name}"):
         tables = source.which(changes, case.offers_share)
-        come = [(fold(table), log.append(source.of(table, 1))) for table in tables]
+        come = [(fold(table), log.append(table, source.of(table, 1))) for table in tables]
         log.sync()
         for way in (*WAYS[turn % len(WAYS) :], *WAYS[: turn % len(WAYS)]):
             done[way].append(views[way].turn(come, turn * changes / RATE, asked=case.asked))

@@ -47,7 +47,7 @@ class ViewWorker(WarehouseWorker):
                 owed[table] += rate * share * _PERIOD_S
                 count, owed[table] = int(owed[table]), owed[table] % 1
                 if count:
-                    yield table, source.of(table, count).columns
+                    yield table, source.of(table, count)
 
         late_s = await self._publish_paced(_PERIOD_S, due_now)
         return {"seconds": monotonic() - began, "late_s": max(late_s)}

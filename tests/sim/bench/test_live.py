@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from hullcast.sim.bench.frame.answers import range_minima
 from hullcast.sim.bench.frame.benchmark import BenchReport
 from hullcast.sim.bench.frame.report import show, to_json, write_json
 from hullcast.sim.bench.live.baselines import ChainSizes
-from hullcast.sim.bench.live.benchmark import FULL_LIVE, LIVE, QUICK_LIVE, LiveFigures, LiveSettings, range_minima
+from hullcast.sim.bench.live.benchmark import FULL_LIVE, LIVE, QUICK_LIVE, LiveFigures, LiveSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -88,7 +88,7 @@ def test_a_view_without_an_index_is_right_as_well(tmp_path: Path, indexed: bool)
             drop_index(log.path, life, loader)
         view = ReplayedView(loader, life, None)
         assert view.rows(log.path) == answer(source)
-        changes = [(table.lower(), log.append(source.of(table, 1))) for table in source.which(50, 0.5)]
+        changes = [(table.lower(), log.append(table, source.of(table, 1))) for table in source.which(50, 0.5)]
         log.sync()
         view.turn(changes, 0.0, asked=True)
         assert view.rows(log.path) == answer(source) != answer(OfferChanges(5, 3, "here"))
@@ -96,7 +96,7 @@ def test_a_view_without_an_index_is_right_as_well(tmp_path: Path, indexed: bool)
 
 def test_changes_are_costs_of_offers_and_nations_of_suppliers() -> None:
     source, before = OfferChanges(5, 0, "a"), first_rows(5, 0)
-    offers, suppliers = source.of(OFFERS, 400).columns, source.of(SUPPLIERS, 5).columns
+    offers, suppliers = source.of(OFFERS, 400), source.of(SUPPLIERS, 5)
     assert (offers["SUPPKEY"] == before[OFFERS]["SUPPKEY"][offers["ID"]]).all()
     assert (offers["COST"] != before[OFFERS]["COST"][offers["ID"]]).mean() > 0.9
     assert (suppliers["ACCTBAL"] == before[SUPPLIERS]["ACCTBAL"][suppliers["SUPPKEY"]]).all()
