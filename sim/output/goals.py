@@ -59,7 +59,7 @@ class PaperClaim:
     claim: str
     thesis: str
     ours: str
-    holds: bool
+    holds: bool | None  # None: not judged
 
 
 def goals_over_draws(draws: Sequence[Sequence[Goal]]) -> list[Goal]:
@@ -98,7 +98,8 @@ def claims_table(claims: Sequence[PaperClaim]) -> Table:
     for column in table.columns[:4]:
         column.no_wrap = False
     for claim in claims:
-        verdict = "[green]AS THERE[/]" if claim.holds else "[red]NOT SO[/]"
+        told = {True: "[green]AS THERE[/]", False: "[red]NOT SO[/]", None: "[yellow]not judged[/]"}
+        verdict = told[None if claim.holds is None else bool(claim.holds)]
         table.add_row(claim.claim, claim.figure, claim.thesis, claim.ours, verdict)
     return table
 

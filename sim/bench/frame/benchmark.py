@@ -132,7 +132,11 @@ class BenchReport:
 
 def judged(one: Goal | PaperClaim, others: float) -> Goal | PaperClaim:
     """The same, without a verdict if other programs used too much of the machine for one."""
-    if others <= DISTURBED or isinstance(one, PaperClaim) or one.exact:
+    if others <= DISTURBED:
+        return one
+    if isinstance(one, PaperClaim):
+        return replace(one, holds=None)
+    if one.exact:
         return one
     return replace(one, unjudged=f"other programs used {others:.2g} cores")
 

@@ -23,7 +23,6 @@ from hullcast.clients.processes.worker import Worker
 from hullcast.network.answers.events import Change
 from hullcast.sim.bench.frame.benchmark import Tick
 from hullcast.sim.bench.frame.charts import Bars, draw_bars
-from hullcast.sim.bench.frame.machine import busy_cores_s
 from hullcast.sim.bench.frame.stage import BenchStage
 from hullcast.sim.bench.frame.timing import MeasurementFailed
 from hullcast.sim.bench.frame.worker import BenchWorker
@@ -135,14 +134,14 @@ async def _pushed(load: PushLoad, stage: BenchStage, workers: dict[str, Worker],
     await asyncio.gather(*(workers[name].ask("open", url=stage.server, name=name) for name in (PUSHER, HEARER)))
     await workers[HEARER].ask("hear")
     await load.begin(stage, busy)
-    began, cpu, machine = monotonic(), stage.cpu_s(), busy_cores_s()
+    before = stage.use()
     await workers[PUSHER].ask("push", rate=load.rate, seconds=load.seconds)
     heard = await workers[HEARER].ask("end")
-    seconds, after, machine_after = monotonic() - began, stage.cpu_s(), busy_cores_s()
+    used = stage.use().since(before)
     answers = await load.end(stage, busy)
     if not heard["ms"]:
         raise MeasurementFailed("no event came of all that was published")
-    return Pushed(heard["ms"], answers, seconds, after[0] - cpu[0], after[1] - cpu[1], machine_after - machine)
+    return Pushed(heard["ms"], answers, *used)
 
 
 def push_phase(name: str, of: Sequence[Pushed], idle: Sequence[Pushed]) -> PushPhase:

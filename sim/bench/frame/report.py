@@ -46,7 +46,7 @@ def _where(report: BenchReport) -> str:
 def _told(report: BenchReport) -> Iterator[Shown]:
     if report.machine["others_cores"] > DISTURBED:
         yield Text(
-            f"Before anything was started, other programs used {report.machine['others_cores']:.2f} of "
+            f"Before a section began, other programs used {report.machine['others_cores']:.2f} of "
             f"{report.machine['cores']} cores: times below are theirs as much as ours. Repeat this on an idle machine.",
             style="yellow",
         )

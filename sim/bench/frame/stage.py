@@ -9,12 +9,13 @@ from contextlib import asynccontextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from statistics import mode
-from typing import Any
+from time import monotonic
+from typing import Any, NamedTuple
 
 from hullcast.clients.processes.cluster import SERVER, Cluster, Layout
 from hullcast.clients.processes.worker import Worker, WorkerFailed, ask_all
 from hullcast.clients.sdk.client import Client, connect
-from hullcast.sim.bench.frame.machine import below_s, cpu_by_name, cpu_s, process_of
+from hullcast.sim.bench.frame.machine import below_s, busy_cores_s, cpu_by_name, cpu_s, process_of
 
 #: For requests of the benchmark itself; until nodes have reported; between two looks.
 PATIENCE_S, SETTLE_S, LOOK_S = 110.0, 30.0, 0.05
@@ -34,6 +35,19 @@ class TrafficCounts:
     def since(self, before: TrafficCounts) -> TrafficCounts:
         """What came in between."""
         return TrafficCounts(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
+
+
+class StageUse(NamedTuple):
+    """A moment, and seconds of CPU until then; or what came in between two of them."""
+
+    seconds: float
+    server_s: float  # the server's own process
+    below_s: float  # all processes below it
+    machine_s: float  # everything on this machine
+
+    def since(self, before: StageUse) -> StageUse:
+        """What came in between."""
+        return StageUse(*(now - then for now, then in zip(self, before, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +86,10 @@ class BenchStage:
         """The clients that do not publish."""
         return [worker for name, worker in self.workers.items() if name != PUBLISHER]
 
-    def cpu_s(self) -> tuple[float, float]:
-        """Seconds of CPU so far: of the server's process, and of all processes below it."""
-        return cpu_s(self.cluster.server.pid), below_s(self.cluster.server.pid)
+    def use(self) -> StageUse:
+        """What is used so far."""
+        server = self.cluster.server.pid
+        return StageUse(monotonic(), cpu_s(server), below_s(server), busy_cores_s())
 
     def cpu_by_kind(self) -> dict[str, float]:
         """Seconds of CPU so far by kind of process."""

@@ -10,16 +10,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hullcast.network.wire.errors import HullcastError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 K = TypeVar("K")  # a name
 R = TypeVar("R")  # what a round gives
+L = TypeVar("L", bound="DataclassInstance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,20 @@ def ratio(ours: Sequence[Run], baseline: Sequence[Run]) -> Spread:
 def messages_per_update(runs: Sequence[Run]) -> float:
     """Over all rounds together."""
     return sum(run.messages for run in runs) / max(1, sum(run.updates for run in runs))
+
+
+def medians(rounds: Sequence[L], **others: Any) -> L:
+    """What rounds found, as one: the median of each figure, and of those in a dict; `others` are not medians."""
+
+    def middle(values: Sequence[Any]) -> Any:
+        if isinstance(values[0], dict):
+            return {name: median(value[name] for value in values) for name in values[0]}
+        is_figure = isinstance(values[0], int | float) and len(set(values)) > 1
+        return median(values) if is_figure else values[0]
+
+    found = {each.name: [getattr(one, each.name) for one in rounds] for each in fields(rounds[0])}
+    told = {name: middle(values) for name, values in found.items() if name not in others}
+    return replace(rounds[0], **told, **others)
 
 
 class MeasurementFailed(HullcastError):

@@ -87,13 +87,13 @@ def measure(cells: Sequence[PlanCell], rounds: int, budget_s: float, tick: Tick 
     counts = []
     for cell in cells:
         cell.run(1)  # compiles, and brings what it needs into the caches
-        took = _timed(cell.run, FEWEST) / FEWEST
+        took = thread_timed(cell.run, FEWEST) / FEWEST
         counts.append(int(np.clip(budget_s / max(took, 1e-9), FEWEST, MOST)))
     found: dict[tuple[str, float], list[float]] = {(cell.curve, cell.x): [] for cell in cells}
     for turn in range(rounds):
         tick(f"round {turn + 1} of {rounds}")
         for cell, count in zip(cells, counts, strict=True):
-            found[cell.curve, cell.x].append(1e6 * _timed(cell.run, count) / count)
+            found[cell.curve, cell.x].append(1e6 * thread_timed(cell.run, count) / count)
     curves = []
     for name in dict.fromkeys(cell.curve for cell in cells):
         xs = sorted(x for curve, x in found if curve == name)
@@ -102,7 +102,8 @@ def measure(cells: Sequence[PlanCell], rounds: int, budget_s: float, tick: Tick 
     return curves
 
 
-def _timed(run: Callable[[int], object], count: int) -> float:
+def thread_timed(run: Callable[[int], object], count: int) -> float:
+    """Seconds of processor time of this thread."""
     started = thread_time()
     run(count)
     return thread_time() - started

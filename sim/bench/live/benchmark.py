@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import cpu_count
-from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from hullcast.sim.bench.frame.answers import different, minima_by_sql, range_min
 from hullcast.sim.bench.frame.benchmark import Benchmark, BenchSection, Shown, Tick
 from hullcast.sim.bench.frame.machine import cpu_by_name
 from hullcast.sim.bench.frame.stage import PUBLISHER, BenchStage, staged
+from hullcast.sim.bench.frame.timing import medians
 from hullcast.sim.bench.live.baselines import Chain, ChainSizes, measure_chain, measure_disk, measure_unpruned
 from hullcast.sim.output.goals import Goal
 from hullcast.sim.output.text import number, plain_table, short, times
@@ -333,19 +333,12 @@ async def _costs(stage: BenchStage, settings: LiveSettings) -> tuple[CostLine, .
             await _unsubscribed(stage)
             await subscribed(stage, settings, RANGE_MIN, size)
             rounds[size].append(await _cost(stage, settings, size))
-    return tuple(
-        CostLine(size, *(median(values) for values in zip(*(_numbers(line) for line in lines), strict=True)))
-        for size, lines in rounds.items()
-    )
+    return tuple(map(medians, rounds.values()))
 
 
 def _us(updates: int, before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
     """Microseconds of CPU an update by kind of process, between two readings."""
     return {name: 1e6 * (after[name] - before[name]) / updates for name in before}
-
-
-def _numbers(line: CostLine) -> list[float]:
-    return list(asdict(line).values())[1:]
 
 
 async def _cost(stage: BenchStage, settings: LiveSettings, size: int) -> CostLine:

@@ -27,7 +27,7 @@ from hullcast.sim.bench.frame.push import (
     push_beside,
 )
 from hullcast.sim.bench.frame.stage import PUBLISHER, BenchStage, staged
-from hullcast.sim.bench.frame.timing import MeasurementFailed, Spread, spread, turns
+from hullcast.sim.bench.frame.timing import MeasurementFailed, Spread, medians, spread, turns
 from hullcast.sim.bench.streams.engine import plain_join
 from hullcast.sim.bench.streams.feeding import FedStream
 from hullcast.sim.bench.streams.workload import (
@@ -103,21 +103,10 @@ class FilterSection:
     lines: tuple[FilterLine, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Filtered:
-    tuples_s: float
-    acknowledged_s: float
-    events: int
-    wrong: int
-    missed: int
-    install_s: float
-    cores: dict[str, float]
-
-
 async def filters(settings: LiveStreamSettings, tick: Tick) -> FilterSection:
     """Publish as fast as acknowledged, to a stream and to a table with the same filters, in turns."""
     names = [f"client-{number + 1}" for number in range(settings.filter_clients)]
-    found: dict[tuple[str, float], list[_Filtered]] = {way: [] for way in FILTER_WAYS}
+    found: dict[tuple[str, float], list[FilterLine]] = {way: [] for way in FILTER_WAYS}
     async with staged([PUBLISHER, *names], CLIENTS, nodes=1 + settings.gateways, at_gateways=True) as stage:
         tick("filters, starting")
         for create in CREATE_TICKS:
@@ -129,11 +118,11 @@ async def filters(settings: LiveStreamSettings, tick: Tick) -> FilterSection:
                 found[way].append(await _filtered(stage, settings, *way))
     for of in found.values():
         del of[0]  # the first round only warms up
-    lines = [_filter_line(way, of, found[TABLE, way[1]] if way[0] == TICKS else None) for way, of in found.items()]
+    lines = [_filter_line(of, found[TABLE, way[1]] if way[0] == TICKS else []) for way, of in found.items()]
     return FilterSection(settings.filters, settings.filter_clients, settings.gateways, tuple(lines))
 
 
-async def _filtered(stage: BenchStage, settings: LiveStreamSettings, source: str, wanted_by: float) -> _Filtered:
+async def _filtered(stage: BenchStage, settings: LiveStreamSettings, source: str, wanted_by: float) -> FilterLine:
     seed, total, clients = settings.seed, settings.filters, stage.subscribers
     installed = await stage.ask_subscribers("filters", source=source, total=total, wanted_by=wanted_by, seed=seed)
     cpu, began = stage.cpu_by_kind(), monotonic()
@@ -151,7 +140,9 @@ async def _filtered(stage: BenchStage, settings: LiveStreamSettings, source: str
     last_ns = max(said["ended"], *(one["last_ns"] for one in heard))
     events = [one["events"] for one in heard]
     wrong = sum(abs(a - b) for a, b in zip(events, wanted, strict=True)) if source == TICKS else 0
-    return _Filtered(
+    return FilterLine(
+        source,
+        wanted_by,
         1e9 * said["updates"] / (last_ns - said["began"]),
         1e9 * said["updates"] / (said["ended"] - said["began"]),
         sum(events),
@@ -159,6 +150,7 @@ async def _filtered(stage: BenchStage, settings: LiveStreamSettings, source: str
         sum(one["missed"] for one in heard),
         max(one["seconds"] for one in installed),
         cores,
+        None,
     )
 
 
@@ -169,18 +161,11 @@ def _wanted(tuples: int, settings: LiveStreamSettings, low: Any, high: Any) -> i
     return int(whole * each.sum() + each[:rest].sum())
 
 
-def _filter_line(way: tuple[str, float], of: Sequence[_Filtered], table: Sequence[_Filtered] | None) -> FilterLine:
-    return FilterLine(
-        *way,
-        median(one.tuples_s for one in of),
-        median(one.acknowledged_s for one in of),
-        of[-1].events,
-        sum(one.wrong for one in of),
-        sum(one.missed for one in of),
-        median(one.install_s for one in of),
-        {name: median(one.cores[name] for one in of) for name in of[0].cores},
-        None if table is None else spread(a.tuples_s / b.tuples_s for a, b in zip(of, table, strict=True)),
-    )
+def _filter_line(of: Sequence[FilterLine], table: Sequence[FilterLine]) -> FilterLine:
+    beside = [a.tuples_s / b.tuples_s for a, b in zip(of, table, strict=False)]
+    wrong, missed = (sum(getattr(one, name) for one in of) for name in ("wrong", "missed"))
+    last = {"events": of[-1].events, "wrong": wrong, "missed": missed}
+    return medians(of, **last, by_table=spread(beside) if beside else None)
 
 
 # -- a join of two streams ---------------------------------------------------------------------------------
@@ -293,7 +278,7 @@ async def _throughput(fed: _Fed, workers: dict[str, Worker]) -> _Joined:
     await feeder.ask("begin_at", each=fed.each)
     if fed.joined:
         await listener.ask("listen", keys=settings.window)
-    cpu, before = stage.cpu_s(), fed.each
+    use_before, before = stage.use(), fed.each
     load = {"batch": settings.batch, "in_flight": settings.in_flight, "keys": settings.window, "seed": settings.seed}
     said = await feeder.ask("feed", seconds=settings.join_s, **load)
     await feeder.ask("advance")
@@ -301,7 +286,7 @@ async def _throughput(fed: _Fed, workers: dict[str, Worker]) -> _Joined:
     heard = {"events": 0, "missed": 0, "last_ns": said["ended"]}
     if fed.joined:
         heard = await listener.ask("settled", quiet_s=QUIET_S, patience_s=WAIT_S)
-    after = stage.cpu_s()
+    used = stage.use().since(use_before)
     if fed.joined:
         wanted = fed.results(fed.each) - fed.results(before)
         if heard["events"] < wanted:
@@ -311,8 +296,8 @@ async def _throughput(fed: _Fed, workers: dict[str, Worker]) -> _Joined:
     return _Joined(
         2 * said["each"] / took_s,
         heard["events"] / took_s,
-        (after[0] - cpu[0]) / took_s,
-        (after[1] - cpu[1]) / took_s,
+        used.server_s / took_s,
+        used.below_s / took_s,
         abs(wanted - heard["events"]) + heard["missed"],
     )
 

@@ -9,14 +9,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from hullcast.network.wire.errors import PromiseTooShort
 from hullcast.sim.bench.frame.benchmark import Tick
-from hullcast.sim.bench.frame.machine import busy_cores_s
 from hullcast.sim.bench.frame.push import PushSection, p50_and_p99
 from hullcast.sim.bench.frame.stage import PATIENCE_S, BenchStage, staged
 from hullcast.sim.bench.frame.timing import MeasurementFailed
@@ -124,13 +122,13 @@ async def live(settings: LiveViewSettings, tick: Tick) -> LiveViewSection:
         tick("live, promises under load")
         await loader.ask("change", rate=rate, offers_share=OFFERS_SHARE)
         await asyncio.sleep(1.0)
-        before, cpu, machine, began = await _facts(stage), stage.cpu_s(), busy_cores_s(), monotonic()
+        before, used_before = await _facts(stage), stage.use()
         await stage.workers["napper"].ask("nap")
         await asker.ask("ask_view", view=VIEW, rate=settings.questions_s, seed=f"{settings.seed}")
         await asyncio.sleep(settings.live_s)
         asked = (await asker.ask("end"))["asked"]
         naps = (await stage.workers["napper"].ask("end"))["late"]
-        seconds, cpu_after, machine_after = monotonic() - began, stage.cpu_s(), busy_cores_s()
+        used = stage.use().since(used_before)
         await asyncio.sleep(1.0)  # until the server has counted the last ones
         after = await _facts(stage)
         tick("live, the view beside its SELECT, under load")
@@ -147,10 +145,10 @@ async def live(settings: LiveViewSettings, tick: Tick) -> LiveViewSection:
         settings.suppliers * OFFERS_EACH,
         settings.response_time_s,
         promise_s,
-        grown["changes"] / (seconds + 1.0),
-        (cpu_after[0] - cpu[0]) / seconds,
-        (cpu_after[1] - cpu[1]) / seconds,
-        (machine_after - machine) / seconds,
+        grown["changes"] / (used.seconds + 1.0),
+        used.server_s / used.seconds,
+        used.below_s / used.seconds,
+        used.machine_s / used.seconds,
         len(asked),
         grown["within"],
         grown["beyond"],
@@ -205,9 +203,10 @@ async def _calibrated(stage: BenchStage, settings: LiveViewSettings) -> float:
     for number in range(CALIBRATIONS):
         await loader.ask("change", rate=rate, offers_share=OFFERS_SHARE)
         await asker.ask("ask_view", view=VIEW, rate=settings.questions_s, seed=f"calibrating {number}")
-        began, cpu = monotonic(), sum(stage.cpu_s())
+        before = stage.use()
         await asyncio.sleep(settings.calibrate_s)
-        cores = (sum(stage.cpu_s()) - cpu) / (monotonic() - began)
+        used = stage.use().since(before)
+        cores = (used.server_s + used.below_s) / used.seconds
         await asker.ask("end")
         await loader.ask("end")
         rate *= min(4.0, max(0.25, BUSY_CORES / max(cores, 1e-3)))

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from math import nan
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -145,20 +144,20 @@ async def _policy_phase(
     loader, asker = stage.workers["loader"], stage.workers["asker"]
     tables = [feed.table for feed in some]
     before = await _unapplied(stage, tables)
-    cpu, began = stage.cpu_s(), monotonic()
+    use_before = stage.use()
     await loader.ask("load", feeds=[asdict(feed) for feed in some], seed=settings.seed)
     how = {"keys": settings.keys, "rate": settings.questions_s, "seconds": settings.policy_s, "seed": seed}
     await asker.ask("ask", tables=tables, **how)
     await asyncio.sleep(settings.policy_s)
     loaded, asked = await asyncio.gather(loader.ask("end"), asker.ask("end"))
     after = await _unapplied(stage, tables)
-    seconds, now = monotonic() - began, stage.cpu_s()
+    used = stage.use().since(use_before)
     sums.update(loaded["sums"])
     published = sum(loaded["rows"].values())
     for table in tables:  # the next policy begins with nothing to make up for
         await stage.control.query(f"SELECT COUNT(*) FROM {table}", timeout=PATIENCE_S)
     applied = published - (after - before)
-    return _Phase(seconds, asked["asked"], published, applied, now[0] - cpu[0], now[1] - cpu[1])
+    return _Phase(used.seconds, asked["asked"], published, applied, used.server_s, used.below_s)
 
 
 async def _unapplied(stage: BenchStage, tables: Sequence[str]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from hullcast.sim.bench.frame.benchmark import Benchmark, BenchOption, BenchRepo
 from hullcast.sim.bench.frame.charts import Bars, draw_bars
 from hullcast.sim.bench.frame.machine import cpu_s, others_cores
 from hullcast.sim.bench.frame.report import draw, to_json, write_page
+from hullcast.sim.bench.frame.timing import in_turns, medians
 from hullcast.sim.output.goals import Goal, PaperClaim
 from hullcast.sim.output.text import plain_table
 from tests.sim.bench.reports import shown
@@ -107,6 +109,7 @@ def test_on_a_busy_machine_times_are_shown_and_not_judged(monkeypatch: pytest.Mo
     text = shown(report)
     assert "not judged: other programs used 0.7 cores" in text
     assert "PASS" in text  # a fact holds on any machine
+    assert "AS THERE" not in text
     quiet = busy(0.1, monkeypatch)
     assert "not judged" not in shown(quiet)
     assert [goal["passed"] for goal in to_json(quiet)["goals"]] == [True, True]
@@ -125,7 +128,12 @@ def test_the_page_holds_tables_remarks_verdicts_and_pictures(tmp_path: Path, mon
     text = page.read_text(encoding="utf-8")
     for expected in (
         *("<h2 id='toy'>", "<caption>doubles</caption>", "of &lt;b&gt;", "<td class='red'>no</td>", "a remark"),
-        *("src='data:image/png;base64,", "AS THERE", "left out: it needs &lt;more&gt;", "1 of 1 goals reached, 1 not"),
+        *(
+            "src='data:image/png;base64,",
+            "not judged: other programs used 0.5 cores",
+            "left out: it needs &lt;more&gt;",
+            "1 of 1 goals reached, 1 not",
+        ),
     ):
         assert expected in text
     assert [path.name for path in page.parent.iterdir()] == ["page.html"]
@@ -135,6 +143,34 @@ def test_a_picture_with_the_name_of_the_benchmark_is_named_as_its_file(tmp_path:
     report = TOY.measure(TOY.quick, look_s=0)
     assert [path.name for path in draw(report, tmp_path, "mine")] == ["mine.png"]
     assert [path.name for path in draw(report, tmp_path)] == ["toy.png"]
+
+
+@dataclass(frozen=True)
+class ToyLine:
+    name: str
+    us: float
+    cores: dict[str, float]
+    wrong: int
+
+
+def test_rounds_take_turns_and_the_first_is_not_counted() -> None:
+    told: list[str] = []
+    taken: list[tuple[str, int]] = []
+
+    def way(name: str, turn: int) -> int:
+        taken.append((name, turn))
+        return turn
+
+    found = in_turns({name: partial(way, name) for name in "ab"}, 2, told.append, "toys")
+    assert taken == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
+    assert found == {"a": [1, 2], "b": [1, 2]}
+    assert told == ["toys, first round, not counted", "toys, round 1 of 2", "toys, round 2 of 2"]
+
+
+def test_of_rounds_each_figure_has_its_median() -> None:
+    rounds = [ToyLine("a", us, {"server": us / 10}, 1) for us in (3.0, 1.0, 2.0)]
+    assert medians(rounds, wrong=3) == ToyLine("a", 2.0, {"server": 0.2}, 3)
+    assert medians(rounds[:1]) == rounds[0]
 
 
 def test_others_are_measured_before_anything_is_started() -> None:
