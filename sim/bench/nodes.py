@@ -32,7 +32,7 @@ BATCH = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSettings:
+class NodeSizeSettings:
     """Sizes. Copies are visited in turns, `visits` times."""
 
     sizes: tuple[int, ...] = (8, 16, 32, 48, 64)  # entries of an inner node
@@ -59,7 +59,7 @@ class NodeSizes:
     sizes: tuple[NodeSize, ...]
 
 
-def measure_nodes(settings: NodeSettings, tick: Tick) -> NodeSizes:
+def measure_nodes(settings: NodeSizeSettings, tick: Tick) -> NodeSizes:
     """The median over all of a size's rounds."""
     shipped = _shipped()
     found: dict[int, dict[int, list[float]]] = {size: {n: [] for n in settings.rows} for size in settings.sizes}
@@ -114,7 +114,7 @@ def _copies(sizes: Sequence[int]) -> Iterator[dict[int, Path]]:
         yield folders
 
 
-def _visit(folder: Path, settings: NodeSettings) -> dict[int, float]:
+def _visit(folder: Path, settings: NodeSizeSettings) -> dict[int, float]:
     environment = {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache")}
     argument = [list(settings.rows), settings.updates, settings.rounds, settings.seed]
     found = measured_apart(f"the copy {folder.name}", "hullcast.sim.bench.nodes", argument, environment, folder)
@@ -126,8 +126,8 @@ NODE_SIZES = Benchmark(
     about="node size of the A2B-tree",
     description="Runs the S-CN kernel with several sizes of the tree's nodes, each in a separate process with its own "
     "copy of the package.",
-    full=NodeSettings(),
-    quick=NodeSettings(sizes=(16, 32), rows=(10_000, 100_000), updates=10_000, rounds=3, visits=1),
+    full=NodeSizeSettings(),
+    quick=NodeSizeSettings(sizes=(16, 32), rows=(10_000, 100_000), updates=10_000, rounds=3, visits=1),
     quick_about="two sizes of nodes and of tables: some minutes, to compile them",
     options=(
         BenchOption("sizes", "entries of an inner node", 4, many=True),

@@ -1,4 +1,4 @@
-"""From publish to a subscriber's event, beside something that keeps the machine busy: who pays for that?
+"""From publish to a subscriber's event, beside something that keeps the machine busy.
 
 Three ways take turns: at a server that nobody asks (idle), at one that does what is looked at (busy), and at the first
 again beside plain processes that take as much CPU, as nice (contended).

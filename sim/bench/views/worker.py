@@ -9,7 +9,7 @@ from typing import Any
 
 from hullcast.sim.bench.frame.worker import Batch, main
 from hullcast.sim.bench.views.workload import OFFERS, SUPPLIERS, OfferChanges, first_rows
-from hullcast.sim.bench.warehouse.worker import WarehouseWorker
+from hullcast.sim.bench.warehouse.worker import WarehouseBenchWorker
 from hullcast.sim.seeds import generator
 
 #: Time between two batches of changes.
@@ -18,7 +18,7 @@ _PERIOD_S = 0.01
 _NAP_S, _LATE_S = 0.002, 0.005
 
 
-class ViewWorker(WarehouseWorker):
+class ViewWorker(WarehouseBenchWorker):
     """One client; it does one thing for a while at a time."""
 
     def __init__(self) -> None:

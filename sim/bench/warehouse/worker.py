@@ -22,7 +22,7 @@ _FILL_ROWS = 50_000
 _SYNC_BYTES = 200
 
 
-class WarehouseWorker(PushWorker):
+class WarehouseBenchWorker(PushWorker):
     """One client; it does one thing for a while at a time."""
 
     def __init__(self) -> None:
@@ -174,4 +174,4 @@ class WarehouseWorker(PushWorker):
 
 
 if __name__ == "__main__":
-    main(WarehouseWorker)
+    main(WarehouseBenchWorker)
