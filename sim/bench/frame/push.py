@@ -191,12 +191,12 @@ def contention_words(section: PushSection, busy: str) -> str:
     )
 
 
-def draw_push(section: PushSection, title: str, path: Path) -> Path:
-    """The push path by phases."""
+def draw_push(section: PushSection, path: Path, *, by: str) -> Path:
+    """The push path by phases, that is by what something does."""
     names = [phase.name for phase in section.phases]
     middle = Bars("p50, ms", [phase.p50_ms for phase in section.phases])
     late = Bars("p99, ms", [phase.p99_ms for phase in section.phases], ORANGE)
-    return draw_bars(path, title, names, (middle, late), room=2)
+    return draw_bars(path, f"from publish to event, by what {by}", names, (middle, late), room=2)
 
 
 # --- the clients ---------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from math import nan
 from pathlib import Path
 
@@ -226,10 +227,6 @@ def _draw_live(section: LiveViewSection, path: Path) -> Path:
     return draw_bars(path, f"a view under {short(section.changes_s)} changes a second", names, panels)
 
 
-def _draw_push(section: PushSection, path: Path) -> Path:
-    return draw_push(section, "from publish to event, by what views do", path)
-
-
 # --- the benchmark -------------------------------------------------------------------------------------------------
 
 
@@ -277,7 +274,7 @@ VIEWS = Benchmark(
             lambda settings, tick: push_with_views(settings.live, tick),
             _tables_of_push,
             _goals_of_push,
-            {"views_push": _draw_push},
+            {"views_push": partial(draw_push, by="views do")},
             lambda settings: 1 + 3 * (1 + settings.live.push.push_rounds),
         ),
         BenchSection(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from math import isnan
 from pathlib import Path
 
@@ -222,10 +223,6 @@ def _draw_policies(section: PolicySection, path: Path) -> Path:
     return draw_bars(path, f"policies of the warehouse: {load}", [line.policy for line in lines], panels)
 
 
-def _draw_push(section: PushSection, path: Path) -> Path:
-    return draw_push(section, "from publish to event, by what the warehouse does", path)
-
-
 # --- the benchmark -------------------------------------------------------------------------------------------------
 
 
@@ -272,7 +269,7 @@ WAREHOUSE = Benchmark(
             lambda settings, tick: push(settings.live, tick),
             _tables_of_push,
             _goals_of_push,
-            {"warehouse_push": _draw_push},
+            {"warehouse_push": partial(draw_push, by="the warehouse does")},
             lambda settings: 1 + 3 * (1 + settings.live.push_rounds),
         ),
         BenchSection(
