@@ -9,7 +9,7 @@ from hullcast.clients.cli.commands.arguments import whole
 from hullcast.clients.cli.commands.progress import bar
 from hullcast.clients.cli.commands.sim import ON_SPARK, check_installed
 from hullcast.clients.cli.commands.warm import warm_with_bar
-from hullcast.network.wire.errors import UsageError
+from hullcast.network.wire.errors import HullcastError
 from hullcast.sim.bench.catalogue import BENCHMARKS
 from hullcast.sim.bench.frame.report import check_pictures, draw, show, to_json, write_json, write_page
 
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _run_all(arguments: argparse.Namespace, console: Console) -> int:
-    """One after the other; one that cannot run here is left out, and the page says why."""
+    """One after the other; one that cannot run here, or fails, is left out, and the page says why."""
     reports, left_out = [], {}
     for name, benchmark in BENCHMARKS.items():
         if arguments.only and name not in arguments.only:
@@ -114,9 +114,9 @@ def _run_all(arguments: argparse.Namespace, console: Console) -> int:
         seed = arguments.seed if hasattr(benchmark.full, "seed") else None
         try:
             reports.append(_measured(benchmark, benchmark.settings(quick=arguments.quick, seed=seed), (), console))
-        except UsageError as error:
-            left_out[name] = str(error)
-            console.print(f"left out: {error}", soft_wrap=True)
+        except (HullcastError, TimeoutError) as error:  # the others are not in vain
+            left_out[name] = str(error) or "it took too long"
+            console.print(f"left out: {left_out[name]}", soft_wrap=True)
     content = {report.benchmark.name: to_json(report) for report in reports}
     return _told([write_json(content, arguments.json), write_page(reports, left_out, arguments.html)], console)
 

@@ -17,7 +17,7 @@ from hullcast.sim.bench.frame.benchmark import Benchmark, BenchOption, BenchRepo
 from hullcast.sim.bench.frame.charts import Bars, draw_bars
 from hullcast.sim.bench.frame.machine import cpu_s, others_cores
 from hullcast.sim.bench.frame.report import draw, to_json, write_page
-from hullcast.sim.bench.frame.timing import in_turns, medians
+from hullcast.sim.bench.frame.timing import MeasurementFailed, in_turns, medians
 from hullcast.sim.output.goals import Goal, PaperClaim
 from hullcast.sim.output.text import plain_table
 from tests.sim.bench.reports import shown
@@ -180,7 +180,7 @@ def test_others_are_measured_before_anything_is_started() -> None:
 
 
 def refuse(settings: ToySettings, tick: Tick) -> ToyFigures:
-    raise UsageError("lame cannot run here")
+    raise MeasurementFailed("lame cannot run here")
 
 
 @pytest.fixture
