@@ -14,7 +14,7 @@ from hullcast.clients.demo.traffic import LinkLoad
 from hullcast.clients.processes.cluster import SERVER, Cluster, Layout
 from hullcast.clients.processes.worker import Worker
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.bench.peers.meter import cpu_s
+from hullcast.sim.bench.frame.machine import cpu_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable

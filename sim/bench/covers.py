@@ -1,4 +1,4 @@
-"""Covers measured: what remembering few boxes saves, and how many needless messages they let through.
+"""`hullcast bench covers`: what remembering few boxes saves, and how many needless messages they let through.
 
 Subscriptions of Table 5.1 are split over gateways, at random or by content (each gateway has those around its part of
 the domain). A root routes real messages to them: rectangles of a range MIN, and places of a range SUM over the same
@@ -7,20 +7,21 @@ updates. Exact routing, which knows every point, says which of them are needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 import numpy as np
 
 from hullcast.network.routing.router import BUDGET, Router
 from hullcast.network.wire.arrays import Floats
 from hullcast.network.wire.columns import Columns
+from hullcast.network.wire.errors import UsageError
 from hullcast.network.wire.frames import Form, Install
-from hullcast.sim.bench.engine import machine
-from hullcast.sim.bench.subjects import engine_of
-from hullcast.sim.bench.timing import Subject, in_turns
+from hullcast.sim.bench.engine.subjects import engine_of
+from hullcast.sim.bench.frame.benchmark import Benchmark, BenchOption, BenchSection, Shown, Tick
+from hullcast.sim.bench.frame.timing import Subject, measured_in_turns
+from hullcast.sim.output.text import plain_table
 from hullcast.sim.seeds import generator
 from hullcast.sim.traces.table51 import RANGE_MIN, Changes, RangeColumns, Workload
 
@@ -64,17 +65,19 @@ class CoverLine:
 
 
 @dataclass(frozen=True, slots=True)
-class CoversReport:
-    """Everything that was measured."""
+class CoverLines:
+    """All of them."""
 
-    machine: dict[str, Any]
-    settings: CoverSettings
+    subscriptions: int
+    gateways: int
+    rounds: int
     lines: tuple[CoverLine, ...]
 
 
-def measure_covers(settings: CoverSettings, tick: Callable[[str], None] = lambda what: None) -> CoversReport:
+def measure_covers(settings: CoverSettings, tick: Tick) -> CoverLines:
     """All lines: by form, split and way."""
-    here = machine()
+    if settings.subscriptions < settings.gateways:
+        raise UsageError(f"{settings.subscriptions} subscriptions are too few for {settings.gateways} gateways")
     load = Workload(settings.rows, root=settings.seed)
     changes = load.changes(settings.updates)
     ranges = load.ranges(settings.subscriptions)
@@ -83,12 +86,25 @@ def measure_covers(settings: CoverSettings, tick: Callable[[str], None] = lambda
         batches = list(_messages(form, load, changes, settings.batch))
         for split in SPLITS:
             lines += _compare(form, split, batches, _gateways(ranges, split, settings), settings, tick)
-    return CoversReport(here, settings, tuple(lines))
+    return CoverLines(settings.subscriptions, settings.gateways, settings.rounds, tuple(lines))
 
 
-def steps(settings: CoverSettings) -> int:
-    """How many times `measure_covers` will tick."""
-    return len(FORMS) * len(SPLITS) * (len(settings.budgets) + 3 + settings.rounds + 1)
+def cover_tables(found: CoverLines) -> Iterator[Shown]:
+    """What covers save and let through."""
+    for form, split in dict.fromkeys((line.form, line.split) for line in found.lines):
+        title = f"{form}, {found.subscriptions:,} subscriptions over {found.gateways} gateways by {split}"
+        table = plain_table(title, "\nboxes allowed", "\nused", "bytes a\ngateway", "\nsent", "\nneedless", "\nns")
+        for line in (line for line in found.lines if (line.form, line.split) == (form, split)):
+            way = f"{line.way}{', one by one' if line.singly else ''}"
+            shares = (f"{line.sent:.1%}", f"{line.needless:.1%}")
+            boxes = f"{line.boxes:,.0f}" if line.boxes else ""
+            table.add_row(way, boxes, f"{line.bytes:,.0f}", *shares, f"{line.ns:,.0f}")
+        yield table
+    yield (
+        "exact: every point is known, so what it sends is what is needed. sent: of all pairs of a message and a "
+        "gateway. needless: of the pairs not needed, those sent. ns: a message and gateway, median of "
+        f"{found.rounds} rounds. One by one: subscriptions came singly, not all at once."
+    )
 
 
 def _compare(
@@ -97,7 +113,7 @@ def _compare(
     batches: Sequence[Columns],
     gateways: Sequence[Floats],
     settings: CoverSettings,
-    tick: Callable[[str], None],
+    tick: Tick,
 ) -> Iterable[CoverLine]:
     makers: dict[tuple[str, bool], Callable[[], Router]] = {
         ("exact", False): lambda: _root(form, gateways, Router(), exact=True),
@@ -113,7 +129,7 @@ def _compare(
         tick(f"{FORMS[form]}, split {split}: {key[0]}")
         routers[key] = make()
     subjects = {str(key): _routing(router, batches, settings.rounds) for key, router in routers.items()}
-    runs = in_turns(subjects, settings.rounds, tick)
+    runs = measured_in_turns(subjects, settings.rounds, tick, f"{FORMS[form]}, split {split}")
     needed = runs[str(("exact", False))][0].messages
     for key, router in routers.items():
         run = runs[str(key)][0]
@@ -181,3 +197,23 @@ def _messages(form: Form, load: Workload, changes: Changes, batch: int) -> Itera
         messages = engine.upsert("POINTS", some.columns()).messages[channel]
         columns = messages.columns
         yield {"seq": messages.seqs, **{short: columns[name] for short, name in names.items()}}
+
+
+COVERS = Benchmark(
+    name="covers",
+    about="routing state and needless messages of the network",
+    description="Splits the subscriptions of Table 5.1 over gateways, at random and by content, and routes real "
+    "messages to them: by every point, by covers of several sizes, and without pruning.",
+    full=CoverSettings(),
+    quick=QUICK_COVERS,
+    quick_about="fewer subscriptions, sizes and rounds: some seconds",
+    options=(
+        BenchOption("subscriptions", "subscriptions in total"),
+        BenchOption("gateways", "gateways below the root"),
+        BenchOption("budgets", "boxes that a cover may have (`cover_budget`)", many=True),
+    ),
+    sections=(
+        BenchSection("covers", "boxes, bytes and needless messages by the way of routing", measure_covers, cover_tables,
+                     steps=lambda s: len(FORMS) * len(SPLITS) * (len(s.budgets) + 3 + s.rounds + 1)),
+    ),
+)  # fmt: skip

@@ -1,40 +1,40 @@
-"""Rows into and out of a table by Spark, beside the SDK alone and Spark without a server."""
+"""`hullcast bench spark`: rows into and out of a table by Spark, beside the SDK alone and Spark without a server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from hullcast.clients import spark as data_source
-from hullcast.clients.processes.cluster import Cluster, Layout
 from hullcast.clients.sdk.blocking import BlockingClient, run_in_thread
 from hullcast.clients.sdk.blocking import connect as connect_blocking
-from hullcast.sim.bench.timing import process_of
-from hullcast.sim.output.goals import Goal, goals_table
+from hullcast.sim.bench.frame.benchmark import Benchmark, BenchSection, Shown, Tick
+from hullcast.sim.bench.frame.machine import process_of
+from hullcast.sim.bench.frame.stage import staged
+from hullcast.sim.output.goals import Goal
 from hullcast.sim.output.text import plain_table
-from hullcast.sim.spark.options import SparkOptions
-from hullcast.sim.spark.session import spark_session
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from pathlib import Path
 
     import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
     from pyspark.sql import DataFrame, SparkSession
-    from rich.console import Console
 
-    from hullcast.clients.processes.child import Child
 
-FULL_ROWS, QUICK_ROWS = 2_000_000, 500_000
 #: What we aim at, in rows a second.
 AIM = 200_000
 TABLE = "STOCK"
 CREATE = f"CREATE TABLE {TABLE} (SYMBOL TEXT PRIMARY KEY, SECTOR TEXT, RISK REAL, RECO REAL, PER REAL)"
 PIECE = 50_000
-STEPS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """How many rows are moved."""
+
+    rows: int = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +54,32 @@ class SourceLine:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceReport:
-    """Everything that was measured."""
+class SourceLines:
+    """All ways."""
 
     lines: tuple[SourceLine, ...]
-    goals: tuple[Goal, ...]
 
 
-def run_source(rows: int, tick: Callable[[str], None] = lambda what: None) -> SourceReport:
+def measure_source(settings: SourceSettings, tick: Tick) -> SourceLines:
     """Measure each way, one after the other, on two cores of Spark and a server that syncs to disk."""
-    lines: list[SourceLine] = []
+    from hullcast.clients import spark as data_source
+    from hullcast.sim.spark.options import SparkOptions
+    from hullcast.sim.spark.session import spark_session
+
+    lines, rows = list[SourceLine](), settings.rows
 
     with (
-        TemporaryDirectory(prefix="hullcast-bench-") as folder,
-        run_in_thread(_server(folder), "bench server") as server,
+        run_in_thread(staged([], connected=False), "bench server") as stage,
         spark_session(SparkOptions("local[2]"), app="bench spark") as spark,
-        connect_blocking(server.endpoint, timeout=120) as db,
+        connect_blocking(stage.server, timeout=120) as db,
     ):
-        url = server.endpoint
+        url, server = stage.server, stage.cluster.server.pid
 
         def timed(name: str, work: Callable[[], int]) -> None:
             tick(name)
-            cpu, began = _cpu_s(server.pid), perf_counter()
+            cpu, began = _cpu_s(server), perf_counter()
             moved = work()
-            took, (theirs, ours) = perf_counter() - began, _cpu_s(server.pid)
+            took, (theirs, ours) = perf_counter() - began, _cpu_s(server)
             lines.append(SourceLine(name, moved, took, theirs - cpu[0], ours - cpu[1]))
 
         data_source.register(spark)
@@ -99,34 +101,25 @@ def run_source(rows: int, tick: Callable[[str], None] = lambda what: None) -> So
         timed("out, SDK alone: changes", lambda: sum(map(len, db.changes(TABLE, start, end))))
         changes = _load(spark, url, changes="true", after=start, through=end)
         timed("out, spark.read: changes", lambda: _to_nowhere(changes, rows))
-        timed("out, spark.readStream: changes", lambda: _streamed(spark, url, folder, start, rows))
-    return SourceReport(tuple(lines), tuple(map(_goal, (line for line in lines if ", SDK" not in line.name)))[1:])
+        timed("out, spark.readStream: changes", lambda: _streamed(spark, url, stage.folder, start, rows))
+    return SourceLines(tuple(lines))
 
 
-def _goal(line: SourceLine) -> Goal:
-    return Goal(line.name, f">= {AIM:,} rows/s", f"{line.rate:,.0f}", line.rate / AIM)
+def source_goals(found: SourceLines) -> Iterator[Goal]:
+    """What Spark does with our source; Spark alone and the SDK stand beside it."""
+    for line in found.lines:
+        if "SDK" not in line.name and "alone" not in line.name:
+            yield Goal(line.name, f">= {AIM:,} rows/s", f"{line.rate:,.0f}", line.rate / AIM)
 
 
-def show_source(report: SourceReport, console: Console) -> None:
-    """Print the report."""
+def source_tables(found: SourceLines) -> Iterator[Shown]:
+    """A line for each way."""
     columns = ("what", "rows", "seconds", "rows/s", "CPU us/row, server", "others")
     table = plain_table("rows by Spark, on all cores of this host", *columns)
-    for line in report.lines:
+    for line in found.lines:
         cpu = (f"{1e6 * used / line.rows:.2f}" for used in (line.server_cpu_s, line.others_cpu_s))
         table.add_row(line.name, f"{line.rows:,}", f"{line.seconds:.2f}", f"{line.rate:,.0f}", *cpu)
-    console.print(table)
-    console.print(goals_table(report.goals))
-
-
-@asynccontextmanager
-async def _server(folder: str) -> AsyncIterator[Child]:
-    """A server by itself, as a process."""
-    cluster = Cluster(Layout(nodes=0, data=f"{folder}/data"))
-    await cluster.start()
-    try:
-        yield cluster.server
-    finally:
-        await cluster.stop()
+    yield table
 
 
 def _cpu_s(server: int) -> tuple[float, float]:
@@ -172,9 +165,25 @@ def _publish(db: BlockingClient, table: pa.Table) -> int:
     return int(table.num_rows)
 
 
-def _streamed(spark: SparkSession, url: str, folder: str, start: int, rows: int) -> int:
+def _streamed(spark: SparkSession, url: str, folder: Path, start: int, rows: int) -> int:
     reader = spark.readStream.format("hullcast").options(url=url, table=TABLE, changes="true", startingSeq=str(start))
     writer = reader.load().writeStream.format("noop").trigger(availableNow=True)
     query = writer.option("checkpointLocation", f"{folder}/checkpoint").start()
     query.awaitTermination()
     return rows
+
+
+SPARK = Benchmark(
+    name="spark",
+    about="rows a second that Spark writes to and reads from a table",
+    description='Writes rows into a table with df.write.format("hullcast"), and reads the table, its changes and a '
+    "stream of them; beside the SDK alone, and Spark without a server.",
+    full=SourceSettings(),
+    quick=SourceSettings(500_000),
+    quick_about="fewer rows: about half a minute",
+    sections=(
+        BenchSection("spark", "rows a second by the way they are moved", measure_source, source_tables, source_goals,
+                     steps=lambda settings: 9),
+    ),
+    needs_spark=True,
+)  # fmt: skip

@@ -22,6 +22,13 @@ class Goal:
     where: str = ""  # such as workload and placement
     construction: str = ""  # why it could not be missed: what holds for that reason is not counted as reached
     draws: tuple[int, int] | None = None  # in how many draws it is reached, and of how many; None: there is one
+    exact: bool = False  # a count or a fact: other programs on the machine change nothing about it
+    unjudged: str = ""  # why there is no verdict
+
+    @classmethod
+    def fact(cls, aim: str, target: str, measured: str, holds: bool) -> Goal:
+        """Something that holds or does not, on any machine."""
+        return cls(aim, target, measured, float(holds), exact=True)
 
     @property
     def name(self) -> str:
@@ -40,7 +47,19 @@ class Goal:
 
     def plain(self) -> dict[str, Any]:
         """As plain values, for JSON."""
-        return {name: getattr(self, name) for name in ("name", "target", "measured", "share", "passed")}
+        plain = {name: getattr(self, name) for name in ("name", "target", "measured", "share", "passed")}
+        return plain | ({"passed": None} if self.unjudged else {})
+
+
+@dataclass(frozen=True, slots=True)
+class PaperClaim:
+    """What a paper says of one of its figures, and what we see."""
+
+    figure: str
+    claim: str
+    thesis: str
+    ours: str
+    holds: bool | None  # None: not judged
 
 
 def goals_over_draws(draws: Sequence[Sequence[Goal]]) -> list[Goal]:
@@ -68,8 +87,20 @@ def goals_table(goals: Sequence[Goal]) -> Table:
     table = plain_table("goals", "goal", "target", "measured", "", "share")
     table.columns[0].no_wrap = False  # names are long: rather two lines than no verdict
     for goal in goals:
-        verdict = "[green]PASS[/]" if goal.passed else "[red]MISS[/]"
+        verdict = "[yellow]not judged[/]" if goal.unjudged else "[green]PASS[/]" if goal.passed else "[red]MISS[/]"
         table.add_row(goal.name, goal.target, goal.measured, verdict, f"{goal.share:.0%}")
+    return table
+
+
+def claims_table(claims: Sequence[PaperClaim]) -> Table:
+    """What a paper says, beside ours, for the terminal."""
+    table = plain_table("claims of Xie 2007", "claim", "figure", "Xie 2007", "ours", "")
+    for column in table.columns[:4]:
+        column.no_wrap = False
+    for claim in claims:
+        told = {True: "[green]AS THERE[/]", False: "[red]NOT SO[/]", None: "[yellow]not judged[/]"}
+        verdict = told[None if claim.holds is None else bool(claim.holds)]
+        table.add_row(claim.claim, claim.figure, claim.thesis, claim.ours, verdict)
     return table
 
 

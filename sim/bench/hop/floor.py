@@ -26,7 +26,7 @@ import zmq
 
 from hullcast.network.link.limits import LinkLimits
 from hullcast.network.link.socket import EventSocket, LinkContext, Message, bound_endpoint, open_dealer, open_router
-from hullcast.sim.bench.timing import measured_apart
+from hullcast.sim.bench.frame.timing import measured_apart
 
 _HEADER, _END = bytes(16), b"end"
 

@@ -430,16 +430,10 @@ class Rounds:
 _COUNTED = ("sent_messages", "received_messages", "sent_bytes")
 
 
-def measure_stages(
+async def measure_stages(
     rows: Sequence[int], frames_each: int, *, table_rows: int = 10_000, subscriptions: int = 10_000
 ) -> tuple[list[StageTimes], list[Counted]]:
     """All processes and stages, for frames of each number of rows."""
-    return asyncio.run(_measure(rows, frames_each, table_rows, subscriptions))
-
-
-async def _measure(
-    rows: Sequence[int], frames_each: int, table_rows: int, subscriptions: int
-) -> tuple[list[StageTimes], list[Counted]]:
     watch = Stopwatch()
     rig = Rig(watch)
     times: list[StageTimes] = []

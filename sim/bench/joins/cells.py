@@ -15,10 +15,9 @@ from hullcast.broker.index.nodes import FREE_NODES, HEIGHT, insert
 from hullcast.broker.joins.plan import Arrivals, JoinPlan, walk
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.arrays import Floats, Ints
-from hullcast.sim.bench.timing import MeasurementFailed
+from hullcast.sim.bench.frame.benchmark import Tick, quietly
+from hullcast.sim.bench.frame.timing import MeasurementFailed
 from hullcast.sim.traces.table41 import RowsOfR, RowsOfS
-
-Tick = Callable[[str], None]
 
 #: Arrivals of one round, at least and at most; how many all plans must agree on.
 FEWEST, MOST, CHECKED = 8, 2_000, 24
@@ -82,19 +81,19 @@ class CostCurve:
         return float(np.polyfit(xs, us, 1)[0])
 
 
-def measure(cells: Sequence[PlanCell], rounds: int, budget_s: float, tick: Tick = lambda what: None) -> list[CostCurve]:
+def measure(cells: Sequence[PlanCell], rounds: int, budget_s: float, tick: Tick = quietly) -> list[CostCurve]:
     """All cells in turns, so that a busy moment of the machine falls on all alike. Processor time of this thread, so
     that what other processes do counts little. Each round of a cell takes about `budget_s`, or FEWEST arrivals."""
     counts = []
     for cell in cells:
         cell.run(1)  # compiles, and brings what it needs into the caches
-        took = _timed(cell.run, FEWEST) / FEWEST
+        took = thread_timed(cell.run, FEWEST) / FEWEST
         counts.append(int(np.clip(budget_s / max(took, 1e-9), FEWEST, MOST)))
     found: dict[tuple[str, float], list[float]] = {(cell.curve, cell.x): [] for cell in cells}
     for turn in range(rounds):
         tick(f"round {turn + 1} of {rounds}")
         for cell, count in zip(cells, counts, strict=True):
-            found[cell.curve, cell.x].append(1e6 * _timed(cell.run, count) / count)
+            found[cell.curve, cell.x].append(1e6 * thread_timed(cell.run, count) / count)
     curves = []
     for name in dict.fromkeys(cell.curve for cell in cells):
         xs = sorted(x for curve, x in found if curve == name)
@@ -103,7 +102,8 @@ def measure(cells: Sequence[PlanCell], rounds: int, budget_s: float, tick: Tick 
     return curves
 
 
-def _timed(run: Callable[[int], object], count: int) -> float:
+def thread_timed(run: Callable[[int], object], count: int) -> float:
+    """Seconds of processor time of this thread."""
     started = thread_time()
     run(count)
     return thread_time() - started

@@ -6,8 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hullcast.sim.bench.joins.report import JoinReport
-from hullcast.sim.bench.joins.sections import HistogramErrors, JoinChart, MixedLine, UpkeepSection
+from hullcast.sim.bench.joins.sections import (
+    BandSection,
+    HistogramErrors,
+    HotspotSection,
+    JoinChart,
+    MixedLine,
+    UpkeepSection,
+)
 from hullcast.sim.output.charts import BLUE, DPI, GREEN, GREY, INK, ORANGE, PINK, finish, pyplot, save
 from hullcast.sim.output.text import number, short
 
@@ -26,25 +32,15 @@ _STYLE = {
 }
 
 
-def draw_joins(report: JoinReport, folder: Path) -> list[Path]:
-    """Write the figures that the report can fill; their paths."""
-    written = []
-    if report.selects is not None:
-        title = "Xie (2007), Figures 4.7 and 4.8: select-joins, rows of R a second"
-        written.append(_rates(report.selects, title, folder / "fig_4_7_4_8.png"))
-    if report.bands is not None:
-        charts = (report.bands.by_queries, report.bands.by_groups)
-        title = "Xie (2007), Figure 4.10: band joins, rows of R a second"
-        written.append(_rates(charts, title, folder / "fig_4_10.png"))
-    if report.hotspots is not None:
-        written.append(_hot(report.hotspots.chart, folder / "fig_4_9.png"))
-    if report.upkeep is not None:
-        written.append(_upkeep(report.upkeep, folder / "fig_4_11.png"))
-    if report.histogram is not None:
-        written.append(_errors(report.histogram, folder / "fig_4_12.png"))
-    if report.planning is not None:
-        written.append(_mixed(report.planning, folder / "fig_4_13.png"))
-    return written
+def draw_selects(charts: tuple[JoinChart, ...], path: Path) -> Path:
+    """Figures 4.7 and 4.8."""
+    return _rates(charts, "Xie (2007), Figures 4.7 and 4.8: select-joins, rows of R a second", path)
+
+
+def draw_bands(section: BandSection, path: Path) -> Path:
+    """Figure 4.10."""
+    charts = (section.by_queries, section.by_groups)
+    return _rates(charts, "Xie (2007), Figure 4.10: band joins, rows of R a second", path)
 
 
 def _axes(count: int, title_height: float = 0.6) -> tuple[Any, Any]:
@@ -89,7 +85,9 @@ def _rates(charts: Sequence[JoinChart], title: str, path: Path) -> Path:
     return finish(figure, grid, title, path)
 
 
-def _hot(chart: JoinChart, path: Path) -> Path:
+def draw_hotspots(section: HotspotSection, path: Path) -> Path:
+    """Figure 4.9."""
+    chart = section.chart
     figure, grid = _axes(1)
     axes = grid[0][0]
     for curve in chart.curves:
@@ -106,7 +104,8 @@ def _hot(chart: JoinChart, path: Path) -> Path:
     return finish(figure, grid, "Xie (2007), Figure 4.9: hotspots", path)
 
 
-def _upkeep(section: UpkeepSection, path: Path) -> Path:
+def draw_upkeep(section: UpkeepSection, path: Path) -> Path:
+    """Figure 4.11."""
     figure, grid = _axes(2, 0.3)
     ways = ((f"{section.batch:,} changes to a call", "batch_us"), ("one change to a call", "single_us"))
     for axes, (name, field) in zip(grid.flat, ways, strict=True):
@@ -126,7 +125,8 @@ def _upkeep(section: UpkeepSection, path: Path) -> Path:
     return save(figure, path)
 
 
-def _errors(errors: HistogramErrors, path: Path) -> Path:
+def draw_errors(errors: HistogramErrors, path: Path) -> Path:
+    """Figure 4.12."""
     figure, grid = _axes(1)
     axes = grid.flat[0]
     for name, values, colour, mark in (
@@ -148,7 +148,8 @@ def _errors(errors: HistogramErrors, path: Path) -> Path:
     return finish(figure, grid, "Xie (2007), Figure 4.12: interval histograms", path)
 
 
-def _mixed(lines: Sequence[MixedLine], path: Path) -> Path:
+def draw_mixed(lines: Sequence[MixedLine], path: Path) -> Path:
+    """Figure 4.13."""
     figure, grid = _axes(len(lines), 0.3)
     for axes in list(grid.flat)[len(lines) :]:
         axes.set_visible(False)

@@ -7,26 +7,19 @@ children let through.
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-import tempfile
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hullcast.clients.processes.cluster import SERVER, Cluster, Layout
-from hullcast.clients.processes.worker import Worker, WorkerFailed, ask_all
-from hullcast.clients.sdk.client import Client, connect
-from hullcast.sim.bench.timing import process_of
+from hullcast.sim.bench.frame.benchmark import Tick
+from hullcast.sim.bench.frame.stage import PUBLISHER, BenchStage, staged
 from hullcast.sim.traces.merchants import CREATES, JOIN, TABLES, Merchants, answers
 
-WORKERS = "hullcast.sim.bench.joins.workers"
-SETTLE_S, LOOK_S = 30.0, 0.05
+WORKERS = "hullcast.sim.bench.joins.worker"
 SERVERS = {"ranges": "hullcast", "probe": "hullcast.sim.bench.joins.probe"}
 
 
@@ -54,7 +47,6 @@ class LiveJoinSettings:
         return Merchants(self.rows, self.meeting, self.merchants, self.width, self.seed)
 
 
-FULL_LIVE_JOINS = LiveJoinSettings()
 QUICK_LIVE_JOINS = LiveJoinSettings(rows=20_000, merchants=20_000, width=2.0, batches=60, probe_batches=8, meeting=500)
 
 
@@ -88,81 +80,47 @@ class LiveJoinSection:
     probe: LiveJoinLine
 
 
-LIVE_STEPS = 2
-
-
-def live(settings: LiveJoinSettings, tick: Callable[[str], None]) -> LiveJoinSection:
+async def live(settings: LiveJoinSettings, tick: Tick) -> LiveJoinSection:
     """Measure both ways."""
-    lines = []
+    lines, names = [], [PUBLISHER, *(f"client-{number + 1}" for number in range(settings.clients))]
     for way, batches in (("ranges", settings.batches), ("probe", settings.probe_batches)):
         tick(f"live, {way}")
-        with tempfile.TemporaryDirectory(prefix="hullcast-bench-", ignore_cleanup_errors=True) as folder:
-            lines.append(asyncio.run(_run(settings, way, batches, Path(folder))))
+        layout: dict[str, Any] = {"nodes": 1 + settings.gateways, "at_gateways": True, "server_module": SERVERS[way]}
+        async with staged(names, WORKERS, **layout) as stage:
+            lines.append(await _measure(settings, way, batches, stage))
     ranges, probe = lines
     return LiveJoinSection(settings, ranges, probe)
 
 
-async def _run(settings: LiveJoinSettings, way: str, batches: int, folder: Path) -> LiveJoinLine:
-    cluster = Cluster(Layout(nodes=1 + settings.gateways, data=str(folder / "data"), server_module=SERVERS[way]))
-    workers: list[Worker] = []
-    try:
-        await cluster.start()
-        for number in range(settings.clients + 1):
-            workers.append(await Worker.start(f"client-{number}", WORKERS))
-        ends = [gateway.endpoint for gateway in cluster.gateways]
-        for number, worker in enumerate(workers):
-            await worker.ask("open", url=ends[number % len(ends)], name=worker.name)
-        async with connect(ends[0], name="bench", timeout=110.0) as control:
-            return await _measure(settings, way, batches, folder, cluster, workers, control)
-    finally:
-        await asyncio.gather(*(worker.stop() for worker in workers))
-        await cluster.stop()
-
-
-async def _measure(
-    settings: LiveJoinSettings,
-    way: str,
-    batches: int,
-    folder: Path,
-    cluster: Cluster,
-    workers: list[Worker],
-    control: Client,
-) -> LiveJoinLine:
-    publisher, *clients = workers
-    load = asdict(settings.load)
+async def _measure(settings: LiveJoinSettings, way: str, batches: int, stage: BenchStage) -> LiveJoinLine:
+    publisher, load = stage.workers[PUBLISHER], asdict(settings.load)
     for create in CREATES:
-        await control.execute(create)
+        await stage.control.execute(create)
     for table in TABLES:
-        await control.publish(table, settings.load.table(table))
+        await stage.control.publish(table, settings.load.table(table))
     await publisher.ask("prepare", load=load, changes=(settings.warm + batches) * settings.batch, batch=settings.batch)
-    installed = await asyncio.gather(
-        *(client.ask("subscribe", load=load, part=part, parts=len(clients)) for part, client in enumerate(clients))
-    )
+    installed = await stage.ask_subscribers("subscribe", load=load)
     await publisher.ask("publish", first=0, count=settings.warm, in_flight=settings.in_flight)
-    traffic, before = await _traffic(settings, control, clients), _cpu(cluster, clients)
-    start = await ask_all(clients, "sync")
+    traffic, before, start = await stage.traffic(), stage.cpu_by_kind(), await stage.heard()
     said = await publisher.ask("publish", first=settings.warm, count=batches, in_flight=settings.in_flight)
-    replies = await ask_all(clients, "sync")
-    after = _cpu(cluster, clients)
-    if [reply["resumes"] for reply in replies] != [reply["resumes"] for reply in start]:
-        raise WorkerFailed("a client lost its link while it was measured, and had to subscribe again")
+    _, finished = await stage.synced()
+    after, heard = stage.cpu_by_kind(), await stage.heard()
     n = said["updates"]
-    sent = (await _traffic(settings, control, clients)) - traffic
-    pairs, checked, by_sql, wrong = await _check(settings, folder, clients, control)
-    server_us, nodes_us, clients_us = (1e6 * (now - then) / n for then, now in zip(before, after, strict=True))
-    messages, server_bytes, client_bytes = (sent / n).tolist()
+    sent = (await stage.traffic()).since(traffic)
+    pairs, checked, by_sql, wrong = await _check(settings, stage)
+    used = {name: 1e6 * (after[name] - before[name]) / n for name in before}
     return LiveJoinLine(
         way,
         n,
         max(reply["seconds"] for reply in installed),
-        1e9 * n / (max(reply["now"] for reply in replies) - said["began"]),
-        server_us,
-        nodes_us,
-        clients_us,
-        messages,
-        server_bytes,
-        client_bytes,
-        sum(after["taken"] - before["taken"] for before, after in zip(start, replies, strict=True)) / n,
+        1e9 * n / (finished - said["began"]),
+        used["server"],
+        used["nodes"],
+        used["clients"],
+        sent.server_messages / n,
+        sent.server_bytes / n,
+        sent.client_bytes / n,
+        (heard["events"] - start["events"]) / n,
         pairs,
         checked,
         by_sql,
@@ -170,53 +128,26 @@ async def _measure(
     )
 
 
-def _cpu(cluster: Cluster, clients: list[Worker]) -> tuple[float, float, float]:
-    """Seconds of CPU so far: the server, all nodes, all subscribing clients."""
-
-    def used(pid: int) -> float:
-        return float(sum(process_of(pid).cpu_times()[:2]))
-
-    nodes = sum(used(child.pid) for name, child in cluster.children.items() if name != SERVER)
-    return used(cluster.server.pid), nodes, sum(used(client.pid) for client in clients)
-
-
-async def _traffic(settings: LiveJoinSettings, control: Client, clients: list[Worker]) -> np.ndarray[Any, Any]:
-    """Messages and bytes that left the server so far, and bytes that reached clients; once all nodes have reported."""
-    seq = min(reply["seq"] for reply in await ask_all(clients, "sync"))
-    async with asyncio.timeout(SETTLE_S):
-        status = await control.status()
-        while not (
-            len(status["nodes"]) == 1 + settings.gateways and all(node["through"] >= seq for node in status["nodes"])
-        ):
-            await asyncio.sleep(LOOK_S)
-            status = await control.status()
-    children = status["children"]
-    below = sum(node["delivered_bytes"] for node in status["nodes"] if not node["nodes"])
-    return np.array([children["delivered_messages"], children["delivered_bytes"], below], np.float64)
-
-
-async def _check(
-    settings: LiveJoinSettings, folder: Path, clients: list[Worker], control: Client
-) -> tuple[int, int, int, int]:
+async def _check(settings: LiveJoinSettings, stage: BenchStage) -> tuple[int, int, int, int]:
     """(pairs, answers compared, those by SQLite too, wrong ones): every answer with what the rows give now."""
     tables: dict[str, dict[str, Any]] = {}
     for table in TABLES:
-        rows = await control.query(f"SELECT ID, PRODUCT, QUANTITY FROM {table}")
+        rows = await stage.control.query(f"SELECT ID, PRODUCT, QUANTITY FROM {table}")
         ids, products, quantities = zip(*rows, strict=True)
         tables[table] = {"ID": np.array(ids), "PRODUCT": np.array(products), "QUANTITY": np.array(quantities)}
     total = checked = by_sql = wrong = 0
     with closing(_sqlite(tables)) as database:
-        for part, client in enumerate(clients):
-            path = folder / f"answers-{part}.npz"
+        for part, client in enumerate(stage.subscribers):
+            path = stage.folder / f"answers-{part}.npz"
             await client.ask("answers", path=str(path))
-            ranges = settings.load.ranges(part, len(clients))
+            ranges = settings.load.ranges(part, settings.clients)
             with np.load(path) as held:
                 ends = [0, *np.cumsum(held["counts"]).tolist()]
                 pairs = [tuple(pair) for pair in held["pairs"].tolist()]
             mine = [pairs[start:end] for start, end in pairwise(ends)]
             right = answers(tables, ranges)
             bad = {i for i, (ours, theirs) in enumerate(zip(mine, right, strict=True)) if ours != theirs}
-            for i in np.linspace(0, len(mine) - 1, settings.checked_by_sql // len(clients)).astype(int).tolist():
+            for i in np.linspace(0, len(mine) - 1, settings.checked_by_sql // settings.clients).astype(int).tolist():
                 asked = tuple(float(column[i]) for column in ranges)
                 bad |= {i} if sorted(database.execute(JOIN, asked).fetchall()) != mine[i] else set()
                 by_sql += 1

@@ -7,7 +7,7 @@ Writing results is left out, as it is there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
 from time import perf_counter_ns, thread_time
@@ -27,11 +27,12 @@ from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.broker.server.calibration import this_machine
 from hullcast.network.wire.arrays import Floats, Ints
+from hullcast.sim.bench.frame.benchmark import Tick, quietly
+from hullcast.sim.bench.frame.timing import in_turns
 from hullcast.sim.bench.joins.cells import (
     MOST,
     CostCurve,
     PlanCell,
-    Tick,
     WayOfBands,
     band_arrivals,
     band_tree,
@@ -42,7 +43,9 @@ from hullcast.sim.bench.joins.cells import (
     measure,
     select_arrivals,
     select_tree,
+    thread_timed,
 )
+from hullcast.sim.bench.joins.live import QUICK_LIVE_JOINS, LiveJoinSettings
 from hullcast.sim.bench.joins.plan_costs import QUICK as QUICK_WORKLOADS
 from hullcast.sim.bench.joins.plan_costs import WORKLOADS, measured
 from hullcast.sim.seeds import generator
@@ -83,6 +86,7 @@ class JoinSettings:
     mixed_arrivals: int = 500
     rounds: int = 7
     budget_s: float = 0.02  # of one plan in one round
+    live: LiveJoinSettings = field(default_factory=LiveJoinSettings)
     seed: int = 0
 
 
@@ -103,6 +107,7 @@ QUICK_JOINS = JoinSettings(
     mixed_arrivals=200,
     rounds=3,
     budget_s=0.008,
+    live=QUICK_LIVE_JOINS,
 )
 
 
@@ -469,12 +474,7 @@ def _error(steps: Steps, xs: Floats, true: Ints) -> float:
 
 
 def _median_time(run: Callable[[], object]) -> float:
-    times = []
-    for _ in range(3):
-        began = thread_time()
-        run()
-        times.append(thread_time() - began)
-    return median(times)
+    return median(thread_timed(lambda count: run(), 1) for _ in range(3))
 
 
 # --- Figures 4.13 to 4.16: a plan per row --------------------------------------------------------------------------
@@ -539,13 +539,9 @@ def _mixed(settings: JoinSettings, size: int, coefficients: Coefficients) -> Mix
     ways: dict[str, Callable[[int], object]] = {name: finding(plan, tree, arrivals) for name, plan in plans.items()}
     ways[DYNAMIC] = lambda count: chosen_by(planner.choose(tree, arrivals, facts))
     ways[HINDSIGHT] = lambda count: chosen_by(fastest)
-    found: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(settings.rounds + 1):
-        for name, way in ways.items():
-            began = thread_time()
-            way(len(arrivals.xs))
-            found[name].append(1e6 * (thread_time() - began) / len(arrivals.xs))
-    found = {name: times[1:] for name, times in found.items()}  # the first round warms up
+    count = len(arrivals.xs)
+    timed = {name: lambda turn, way=way: 1e6 * thread_timed(way, count) / count for name, way in ways.items()}
+    found = in_turns(timed, settings.rounds, quietly, "")
     us = {name: median(times) for name, times in found.items()}
     best = min(plans, key=us.__getitem__)
     numbers = planner.choose(tree, arrivals, facts)

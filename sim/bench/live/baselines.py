@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hullcast.clients.processes.child import start
 from hullcast.clients.processes.worker import Worker
-from hullcast.clients.sdk.client import connect
-from hullcast.sim.bench.live.cluster import LiveSettings
+from hullcast.sim.bench.frame.stage import staged
 from hullcast.sim.traces.table51 import CREATE, RANGE_MIN, Workload
+
+if TYPE_CHECKING:
+    from hullcast.sim.bench.live.benchmark import LiveSettings
 
 PAUSE_S = 0.3
 
@@ -102,23 +103,11 @@ def measure_disk(folder: Path, count: int, size_bytes: int) -> float:
     return float(np.median(times))
 
 
-async def measure_unpruned(settings: LiveSettings, subscriptions: int) -> float:
-    """Bytes an update that leave a server which prunes nothing, with so many subscriptions below its root."""
-    words = ["--listen", "tcp://127.0.0.1:0", "--advertise", "", "--monitor", "", "--log-level", "warning"]
-    server = await start(["server", "--data", "", "--no-prune", "--name", "server", *words], name="unpruned server")
-    try:
-        root = await start(["node", "--parent", server.endpoint, "--name", "root", *words], name="its root")
-        try:
-            return await _bytes_per_update(replace(settings, subscriptions=subscriptions), root.endpoint)
-        finally:
-            await root.stop()
-    finally:
-        await server.stop()
-
-
-async def _bytes_per_update(settings: LiveSettings, url: str) -> float:
+async def measure_unpruned(settings: LiveSettings) -> float:
+    """Bytes an update that leave a server which prunes nothing, with all subscriptions below its root."""
     load = Workload(settings.rows, root=settings.seed)
-    async with connect(url, name="bench", timeout=60.0) as client:
+    async with staged([], nodes=1, data=False, at_gateways=True, options=("--no-prune",)) as stage:
+        client = stage.control
         await client.execute(CREATE)
         await client.publish("POINTS", load.rows.columns())
         ranges = load.ranges(settings.subscriptions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from hullcast.network.wire.errors import UsageError
@@ -82,11 +82,9 @@ QUICK_PEERS = PeerSettings(
 )
 
 
-def chosen(
-    settings: PeerSettings, only: Sequence[str], peers: Sequence[str]
-) -> tuple[tuple[str, ...], tuple[Cell, ...]]:
-    """Peers and cells that `--only` names; none of a kind named: all of the settings'. A cell of the full run may be
-    named with `--quick` too."""
+def chosen(settings: PeerSettings, only: Sequence[str], peers: Sequence[str]) -> PeerSettings:
+    """With the peers and cells that `--only` names; none of a kind named: all of the settings'. A cell of the full run
+    may be named with `--quick` too."""
     cells = {cell.name: cell for cell in (*FULL_PEERS.cells, *settings.cells)}
     unknown = [name for name in only if name not in peers and name not in cells]
     if unknown:
@@ -95,7 +93,7 @@ def chosen(
         )
     some_peers = tuple(name for name in peers if name in only) or settings.peers or tuple(peers)
     some_cells = tuple(cell for name, cell in cells.items() if name in only) or settings.cells
-    return some_peers, some_cells
+    return replace(settings, peers=some_peers, cells=some_cells)
 
 
 def groups(cells: Sequence[Cell]) -> list[list[Cell]]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from hullcast.clients.processes.worker import WorkerFailed
 from hullcast.network.wire.arrays import Floats, Ints
-from hullcast.sim.bench.peers.interface import LOOK_S, Facts, Part
+from hullcast.sim.bench.peers.interface import LOOK_S, Facts, OwnProcessPeer, Part
 from hullcast.sim.bench.peers.workload import Call, Job
 
 #: Every pair of a range and a row in it is kept: of more subscriptions than this some gigabytes.
@@ -27,10 +27,9 @@ BUCKET = 100.0
 COUNT = -1
 
 
-class EnginePeer:
+class EnginePeer(OwnProcessPeer):
     """Nothing to start, and nothing to stop."""
 
-    in_process = True
     name: str
     title: str
 
@@ -45,14 +44,6 @@ class EnginePeer:
                 f"not tried: it keeps each pair of a range and a row in it; at most {MOST:,} ranges here"
             )
         return {"folder": str(folder)}
-
-    @property
-    def pids(self) -> list[int]:
-        """None of its own."""
-        return []
-
-    async def stop(self) -> None:
-        """Nothing to stop."""
 
 
 class InProcessEngine(ABC):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.sim.bench.peers.report import OURS, REFERENCE, PeersReport, crossing, sweep
+from hullcast.sim.bench.peers.report import OURS, REFERENCE, PeerFigures, crossing, sweep
 from hullcast.sim.output.charts import BLUE, DPI, GREEN, GREY, INK, ORANGE, PINK, pyplot, save
 from hullcast.sim.output.text import short
 
@@ -25,10 +25,10 @@ COLOURS = {
 }
 
 
-def draw_peers(report: PeersReport, beside: Path) -> Path:
-    """Draw it, with the name of the JSON file beside it."""
-    cells = [cell for cell in report.settings.cells if report.summaries(cell.name)]
-    curves = sweep(report)
+def draw_peers(found: PeerFigures, path: Path) -> Path:
+    """CPU by cell, and by connections."""
+    cells = [cell for cell in found.settings.cells if found.summaries(cell.name)]
+    curves = sweep(found)
     panels = 2 if curves else 1
     size = (2.4 + 3.6 * panels + 0.8 * len(cells), 5.4)
     widths = (2, 1)[:panels]
@@ -36,22 +36,22 @@ def draw_peers(report: PeersReport, beside: Path) -> Path:
         1, panels, figsize=size, dpi=DPI, layout="constrained", width_ratios=widths, squeeze=False
     )
     left = axes[0, 0]
-    _bars(left, report, [cell.name for cell in cells])
+    _bars(left, found, [cell.name for cell in cells])
     if curves:
         _curves(axes[0, 1], curves)
-    figure.suptitle(f"one job by every peer: CPU of all processes per update, {report.settings.rows:,} rows")
+    figure.suptitle(f"one job by every peer: CPU of all processes per update, {found.settings.rows:,} rows")
     handles, labels = left.get_legend_handles_labels()
     if handles:
         figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
-    return save(figure, beside.with_suffix(".png"))
+    return save(figure, path)
 
 
-def _bars(axes: Any, report: PeersReport, cells: list[str]) -> None:
-    peers = list(dict.fromkeys(line.peer for line in report.lines))
+def _bars(axes: Any, figures: PeerFigures, cells: list[str]) -> None:
+    peers = list(dict.fromkeys(line.peer for line in figures.lines))
     least = np.inf
     width = 0.8 / max(1, len(peers))
     for number, peer in enumerate(peers):
-        found = [report.summaries(cell).get(peer) for cell in cells]
+        found = [figures.summaries(cell).get(peer) for cell in cells]
         heights = [line.cpu_us if line and line.cpu_us else np.nan for line in found]
         least = np.nanmin([least, *heights])
         places = np.arange(len(cells)) + (number - (len(peers) - 1) / 2) * width

@@ -212,6 +212,38 @@ class ServerProcess:
         return lines[-1] if lines else "it said nothing"
 
 
+class ServerPeer:
+    """What peers with one server of another make have in common."""
+
+    in_process = False
+
+    def __init__(self, server: str) -> None:
+        self._server = ServerProcess(server)
+
+    @property
+    def pids(self) -> list[int]:
+        """The server; its children are found."""
+        return self._server.pids
+
+    async def stop(self) -> None:
+        """INT: for PostgreSQL that is its fast shutdown."""
+        await self._server.stop()
+
+
+class OwnProcessPeer:
+    """What peers have in common whose table and subscriptions are in the publishing process."""
+
+    in_process = True
+
+    @property
+    def pids(self) -> list[int]:
+        """None of its own."""
+        return []
+
+    async def stop(self) -> None:
+        """Nothing to stop."""
+
+
 def _die_with_parent() -> None:
     with suppress(OSError, AttributeError):  # Linux only; elsewhere stop() is all there is
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

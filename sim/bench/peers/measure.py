@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,36 +13,33 @@ import numpy as np
 
 from hullcast.clients.processes.worker import Worker, ask_all
 from hullcast.network.wire.errors import HullcastError
-from hullcast.sim.bench.engine import machine
+from hullcast.sim.bench.frame.benchmark import Tick
 from hullcast.sim.bench.peers import meter
 from hullcast.sim.bench.peers.catalogue import PEERS
 from hullcast.sim.bench.peers.cells import PROCESSES, Cell, PeerSettings, groups
 from hullcast.sim.bench.peers.interface import BenchPeer, Seen
 from hullcast.sim.bench.peers.judge import wrong_answers, wrong_by_sql
-from hullcast.sim.bench.peers.report import PeerLine, PeersReport, peer_goals
+from hullcast.sim.bench.peers.report import PeerFigures, PeerLine
 from hullcast.sim.bench.peers.state import ClientState
 from hullcast.sim.bench.peers.workload import Job
-from hullcast.sim.bench.timing import process_of
 
-Tick = Callable[[str], None]
 WORKERS = "hullcast.sim.bench.peers.workers"
 #: A peer that is this far behind when the last update was due does not keep up: a share of the time it was offered.
 BEHIND = 0.1
 PREPARE_S = 60.0
 
 
-def steps(settings: PeerSettings, peers: Sequence[str]) -> int:
+def peer_steps(settings: PeerSettings) -> int:
     """How often `tick` is called."""
-    return settings.rounds * len(settings.cells) * sum(not PEERS[name]().missing() for name in peers)
+    installed = [name for name in settings.peers or PEERS if not PEERS[name]().missing()]
+    return settings.rounds * len(settings.cells) * len(installed)
 
 
-def run_peers(settings: PeerSettings, tick: Tick = lambda what: None) -> PeersReport:
+async def measure_peers(settings: PeerSettings, tick: Tick) -> PeerFigures:
     """Measure all; skips peers that are not installed."""
-    process_of()  # or CPU time cannot be measured
     names = settings.peers or tuple(PEERS)
     missing = {name: PEERS[name]().missing() for name in names}
     skipped = {name: why for name, why in missing.items() if why}
-    here = machine()
     lines: list[PeerLine] = []
     for cells in groups(settings.cells):
         subscriptions, _, _ = cells[0].setup
@@ -52,9 +49,8 @@ def run_peers(settings: PeerSettings, tick: Tick = lambda what: None) -> PeersRe
             for name in (name for name in names if name not in skipped):
                 with tempfile.TemporaryDirectory(prefix="hullcast-peers-", ignore_cleanup_errors=True) as folder:
                     run = PeerRun(PEERS[name](), settings, job, cells, Path(folder), number)
-                    lines += asyncio.run(run.measured(tick))
-    report = PeersReport(here, settings, skipped, tuple(lines))
-    return replace(report, goals=peer_goals(report))
+                    lines += await run.measured(tick)
+    return PeerFigures(settings, skipped, tuple(lines))
 
 
 @dataclass(slots=True)

@@ -5,18 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
-import time
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hullcast.sim.bench.timing import process_of
+from hullcast.sim.bench.frame.machine import cpu_s, process_of
 
 _RECEIVED = re.compile(rb"bytes_received:(\d+)")
 _OWNER = re.compile(rb"pid=(\d+)")
-_CPUCLOCK_SCHED = 2  # of the kernel: linux/posix-timers.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +38,6 @@ def read(servers: Iterable[int], publisher: int, clients: Iterable[int]) -> Read
         None if received is None else sum(received.get(pid, 0) for pid in pids),
         None if received is None else sum(received.get(pid, 0) for pid in own_clients),
     )
-
-
-def cpu_s(pid: int) -> float:
-    """CPU time of all threads of a process: Linux has a clock for it, psutil only counts ticks of 10 ms."""
-    if sys.platform == "linux":
-        with suppress(OSError):
-            return time.clock_gettime((~pid << 3) | _CPUCLOCK_SCHED)
-    user, system = process_of(pid).cpu_times()[:2]
-    return float(user + system)
 
 
 def _peak_bytes(pid: int) -> int:

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from hullcast.sim.bench.peers.interface import Facts, Part, Seen, ServerProcess, executable, free_port, importable
+from hullcast.sim.bench.peers.interface import Facts, Part, Seen, ServerPeer, executable, free_port, importable
 from hullcast.sim.bench.peers.row_clients import RowClients, packed
 from hullcast.sim.bench.peers.sending import WINDOW
 from hullcast.sim.bench.peers.workload import Call, Job
@@ -23,16 +23,14 @@ INSTALL = "apt install nats-server, or a release from github.com/nats-io/nats-se
 UNACKNOWLEDGED = 256
 
 
-class Nats:
+class Nats(ServerPeer):
     """One nats-server."""
-
-    in_process = False
 
     def __init__(self, *, jetstream: bool) -> None:
         self.name = "jetstream" if jetstream else "nats"
         self.title = "NATS JetStream + client state" if jetstream else "NATS + client state"
         self._jetstream = jetstream
-        self._server = ServerProcess("nats-server")
+        super().__init__("nats-server")
 
     def missing(self) -> str:
         """It needs the server and its Python client."""
@@ -59,15 +57,6 @@ class Nats:
         if self._jetstream:
             await _make_stream(url, durable)
         return {"url": url, "jetstream": self._jetstream}
-
-    @property
-    def pids(self) -> list[int]:
-        """The server."""
-        return self._server.pids
-
-    async def stop(self) -> None:
-        """Stop it."""
-        await self._server.stop()
 
 
 def _version() -> tuple[int, ...]:

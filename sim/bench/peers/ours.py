@@ -11,8 +11,9 @@ import numpy as np
 from hullcast.clients.processes.cluster import Cluster, Layout
 from hullcast.clients.sdk.client import Client, connect
 from hullcast.clients.sdk.publisher import WINDOW_BYTES, Publisher
-from hullcast.clients.sdk.subscriptions import Changed, Subscriptions
-from hullcast.network.wire.arrays import Floats, Ints
+from hullcast.clients.sdk.subscriptions import Subscriptions
+from hullcast.network.wire.arrays import Floats
+from hullcast.sim.bench.frame.worker import updates_of
 from hullcast.sim.bench.peers.interface import Facts, Part, Sampler
 from hullcast.sim.bench.peers.sending import WINDOW
 from hullcast.sim.bench.peers.workload import CREATE, RANGE_MIN, TABLE, Call, Job
@@ -170,12 +171,4 @@ class HullcastSubscriber:
 async def _take(many: Subscriptions, sampler: Sampler, base: int) -> None:
     async for changed in many.changes():
         if sampler.on:
-            sampler.heard(monotonic_ns(), _updates(changed) - base - 1)
-
-
-def _updates(changed: Changed) -> Ints:
-    """The updates that changes tell of, each once; they lie close together."""
-    first = int(changed.seq.min())
-    heard = np.zeros(int(changed.seq.max()) - first + 1, np.bool_)
-    heard[changed.seq - first] = True
-    return np.flatnonzero(heard) + first
+            sampler.heard(monotonic_ns(), updates_of(changed) - base - 1)

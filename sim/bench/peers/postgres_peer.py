@@ -20,7 +20,7 @@ from hullcast.sim.bench.peers.interface import (
     LOOK_S,
     Facts,
     Part,
-    ServerProcess,
+    ServerPeer,
     executable,
     free_port,
     importable,
@@ -44,14 +44,13 @@ TABLES = (
 )
 
 
-class Postgres:
+class Postgres(ServerPeer):
     """A database cluster of its own, in the benchmark's folder."""
 
-    in_process = False
     name, title = "postgres", "PostgreSQL, NOTIFY + re-query"
 
     def __init__(self) -> None:
-        self._server = ServerProcess("postgres")
+        super().__init__("postgres")
 
     def missing(self) -> str:
         """It needs the server and its Python client, and a user that may run it."""
@@ -93,15 +92,6 @@ class Postgres:
             await connection.execute(NOTIFYING, (rows.ids.tolist(), rows.risk.tolist(), rows.per.tolist(), "0"))
             await connection.execute("ANALYZE STOCK")
         return facts
-
-    @property
-    def pids(self) -> list[int]:
-        """The postmaster; its children are found."""
-        return self._server.pids
-
-    async def stop(self) -> None:
-        """INT is its fast shutdown."""
-        await self._server.stop()
 
 
 def _user() -> str | None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hullcast.sim.bench.peers.interface import Facts, Part, Seen, ServerProcess, executable, free_port, importable
+from hullcast.sim.bench.peers.interface import Facts, Part, Seen, ServerPeer, executable, free_port, importable
 from hullcast.sim.bench.peers.row_clients import RowClient, RowClients, packed
 from hullcast.sim.bench.peers.sending import BatchingPublisher
 from hullcast.sim.bench.peers.workload import Call, Job
@@ -19,16 +19,14 @@ PLACES = ("/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
 READ, KEPT = 1_000, 1_000_000
 
 
-class Redis:
+class Redis(ServerPeer):
     """One redis-server."""
-
-    in_process = False
 
     def __init__(self, *, streams: bool) -> None:
         self.name = "redis-streams" if streams else "redis"
         self.title = "Redis Streams + client state" if streams else "Redis pub/sub + client state"
         self._streams = streams
-        self._server = ServerProcess("redis-server")
+        super().__init__("redis-server")
 
     def missing(self) -> str:
         """It needs the server and its Python client."""
@@ -48,15 +46,6 @@ class Redis:
         words += ["--client-output-buffer-limit", "pubsub 0 0 0"]
         await self._server.start(words, port, folder)
         return {"port": port, "streams": self._streams}
-
-    @property
-    def pids(self) -> list[int]:
-        """The server."""
-        return self._server.pids
-
-    async def stop(self) -> None:
-        """Stop it."""
-        await self._server.stop()
 
 
 def _connected(facts: Facts) -> Any:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from math import exp, log
 from statistics import median
-from typing import Any
 
-from rich.console import Console
+from rich.text import Text
 
+from hullcast.sim.bench.frame.benchmark import Shown
 from hullcast.sim.bench.peers.cells import Cell, PeerSettings
-from hullcast.sim.output.goals import Goal, goals_table
+from hullcast.sim.output.goals import Goal
 from hullcast.sim.output.text import factor, number, plain_table
 
 OURS = ("hullcast", "hullcast-nodes")
@@ -69,14 +69,12 @@ class PeerSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class PeersReport:
+class PeerFigures:
     """Everything measured."""
 
-    machine: Mapping[str, Any]
     settings: PeerSettings
     skipped: Mapping[str, str]
     lines: tuple[PeerLine, ...]
-    goals: tuple[Goal, ...] = field(default=())
 
     def summaries(self, cell: str) -> dict[str, PeerSummary]:
         """Of all peers that a cell was tried with."""
@@ -115,15 +113,15 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def peer_goals(report: PeersReport) -> tuple[Goal, ...]:
+def peer_goals(found: PeerFigures) -> tuple[Goal, ...]:
     """The aims that the cells measured can judge."""
-    found: list[Goal] = []
+    goals: list[Goal] = []
 
     def judge(
         aim: str, cell: str, peer: str, limit: float, value: Callable[[PeerSummary], float | None], unit: str
     ) -> None:
         """`value` must be at most `limit`; a negative limit is a value to be reached."""
-        summary = report.summaries(cell).get(peer)
+        summary = found.summaries(cell).get(peer)
         got = None if summary is None or summary.failed else value(summary)
         if got is None or summary is None:
             return
@@ -132,7 +130,7 @@ def peer_goals(report: PeersReport) -> tuple[Goal, ...]:
         share = got / -limit if least else limit / max(got, 1e-9)
         spoilt = f", {summary.wrong} wrong" if summary.wrong else ""
         spoilt += "*" if summary.kept_up is False else ""
-        found.append(Goal(aim, target, f"{number(got)}{unit}{spoilt}", 0.0 if spoilt else share, peer))
+        goals.append(Goal(aim, target, f"{number(got)}{unit}{spoilt}", 0.0 if spoilt else share, peer))
 
     nodes, direct = "hullcast-nodes", "hullcast"
     judge("single rows, sustained", "single", nodes, -10_000, lambda s: s.updates_s, "/s")
@@ -148,39 +146,26 @@ def peer_goals(report: PeersReport) -> tuple[Goal, ...]:
         judge("200 connections, 50/s, CPU beside NATS", "connections-200-50", peer, 0.2, lambda s: s.cpu_ratio, "x")
         judge("200 connections, bytes beside NATS", "connections-200", peer, 0.05, lambda s: s.bytes_ratio, "x")
     judge("200 single rows/s, p50", "single-200", direct, 2, lambda s: s.p50_ms, " ms")
-    return tuple(found)
+    return tuple(goals)
 
 
-def show_peers(report: PeersReport, console: Console) -> None:
-    """Print everything that was measured."""
-    here, settings = report.machine, report.settings
-    console.print(
-        f"\n{here['cpu']}, {here['cores']} cores, load {here['load'][0]}; Python {here['python']}; {settings.rows:,} "
-        f"rows, MIN over ranges as in Table 5.1 of Xie (2007); medians of {settings.rounds} round(s), "
-        f"{settings.measured_s:g} s each",
-        style="dim",
-    )
-    for cell in settings.cells:
-        _show_cell(cell, report.summaries(cell.name), console)
-    for name, why in report.skipped.items():
-        console.print(f"{name}: skipped: {why}", soft_wrap=True)
-    console.print()
-    for sentence in (*wins(report), *crossovers(report)):
-        console.print(sentence, soft_wrap=True)
-    if settings.rounds == 1:
-        console.print("One round only: run it again before you rely on a difference.")
-    console.print(
+def peer_tables(found: PeerFigures) -> Iterator[Shown]:
+    """A table for each cell, and what follows from all."""
+    for cell in found.settings.cells:
+        yield from _cell_tables(cell, found.summaries(cell.name))
+    for name, why in found.skipped.items():
+        yield Text(f"{name}: skipped: {why}")
+    yield from map(Text, (*wins(found), *crossovers(found)))
+    if found.settings.rounds == 1:
+        yield Text("One round only: run it again before you rely on a difference.")
+    yield (
         "*: did not keep up. CPU: of all processes (servers, publisher, clients), an update. x: beside NATS with "
         "client state in the same round. ms: from publishing (offered: from when it was due) to the event. bytes: "
-        "received by clients, an update. GB: peak memory. What each peer does more or less: sim/bench/PEERS.md.",
-        style="dim",
+        "received by clients, an update. GB: peak memory. What each peer does more or less: sim/bench/PEERS.md."
     )
-    if report.goals:
-        console.print()
-        console.print(goals_table(report.goals))
 
 
-def _show_cell(cell: Cell, summaries: Mapping[str, PeerSummary], console: Console) -> None:
+def _cell_tables(cell: Cell, summaries: Mapping[str, PeerSummary]) -> Iterator[Shown]:
     columns = ("updates\n/s", "CPU\nus", "\nx", "p50\nms", "p99\nms", "\nbytes", "\nGB", "\nwrong")
     table = plain_table(f"{cell.name}: {cell.about}", "", *columns)
     failures = {}
@@ -196,18 +181,18 @@ def _show_cell(cell: Cell, summaries: Mapping[str, PeerSummary], console: Consol
             *(f"{line.updates_s:,.0f}", number(line.cpu_us), ratio, number(line.p50_ms), number(line.p99_ms)),
             *(number(line.client_bytes), f"{line.peak_mb / 1e3:.1f}", f"{line.wrong:,}"),
         )
-    console.print()
-    console.print(table)
+    yield table
     kept: dict[str, list[str]] = {}
     for name, line in summaries.items():
         kept.setdefault(line.keeps, []).append(name)
     said = "; ".join(f"{KEPT[what]}: {', '.join(names)}" for what, names in kept.items() if what)
-    console.print(f"after a call, its rows are {said}" if said else "", style="dim")
+    if said:
+        yield f"after a call, its rows are {said}"
     for name, why in failures.items():
-        console.print(f"{name} failed: {why}", soft_wrap=True)
+        yield Text(f"{name} failed: {why}")
 
 
-def wins(report: PeersReport) -> list[str]:
+def wins(found: PeerFigures) -> list[str]:
     """Where each peer is clearly the best of those that kept up with right answers: least CPU, most updates/s, lowest
     p50; and where it is too close to say."""
     won: dict[str, dict[str, list[str]]] = {}
@@ -217,10 +202,10 @@ def wins(report: PeersReport) -> list[str]:
         ("most updates/s", lambda s: s.updates_s or None, True),
         ("lowest p50", lambda s: s.p50_ms, False),
     )
-    for cell in report.settings.cells:
+    for cell in found.settings.cells:
         right = {
             name: line
-            for name, line in report.summaries(cell.name).items()
+            for name, line in found.summaries(cell.name).items()
             if not (line.wrong or line.failed or line.kept_up is False)
         }
         for what, value, largest in measures:
@@ -239,20 +224,20 @@ def _in_cells(by_measure: Mapping[str, list[str]]) -> str:
     return "; ".join(f"{what} in {', '.join(cells)}" for what, cells in by_measure.items())
 
 
-def sweep(report: PeersReport) -> dict[str, list[tuple[int, float]]]:
+def sweep(found: PeerFigures) -> dict[str, list[tuple[int, float]]]:
     """CPU per update by the number of connections, 50 subscriptions each, of every peer."""
-    found: dict[str, list[tuple[int, float]]] = {}
-    for cell in report.settings.cells:
+    points: dict[str, list[tuple[int, float]]] = {}
+    for cell in found.settings.cells:
         if cell.name.startswith("connections-") and cell.rate is None:
-            for peer, line in report.summaries(cell.name).items():
+            for peer, line in found.summaries(cell.name).items():
                 if line.cpu_us and not line.failed:
-                    found.setdefault(peer, []).append((cell.connections, line.cpu_us))
-    return {peer: sorted(points) for peer, points in found.items()}
+                    points.setdefault(peer, []).append((cell.connections, line.cpu_us))
+    return {peer: sorted(of) for peer, of in points.items()}
 
 
-def crossovers(report: PeersReport) -> list[str]:
+def crossovers(found: PeerFigures) -> list[str]:
     """From how many connections on we use less CPU than the reference, in words."""
-    points = sweep(report)
+    points = sweep(found)
     said = []
     for ours in OURS:
         if len(points.get(ours, ())) > 1 and len(points.get(REFERENCE, ())) > 1:

@@ -9,16 +9,15 @@ from time import monotonic_ns
 import numpy as np
 
 from hullcast.network.wire.arrays import Floats
-from hullcast.sim.bench.peers.interface import Facts, Part
+from hullcast.sim.bench.peers.interface import Facts, OwnProcessPeer, Part
 from hullcast.sim.bench.peers.workload import CREATE, RANGE_MIN, Call, Job
 
 UPSERT = "INSERT INTO STOCK VALUES (?, ?, ?) ON CONFLICT (ID) DO UPDATE SET RISK = excluded.RISK, PER = excluded.PER"
 
 
-class Sqlite:
+class Sqlite(OwnProcessPeer):
     """Nothing to start."""
 
-    in_process = True
     name, title = "sqlite", "SQLite, re-query in process"
 
     def missing(self) -> str:
@@ -32,14 +31,6 @@ class Sqlite:
     async def start(self, folder: Path, job: Job, *, durable: bool) -> Facts:
         """Say where the file will be."""
         return {"path": str(folder / "stock.db") if durable else ":memory:"}
-
-    @property
-    def pids(self) -> list[int]:
-        """None of its own."""
-        return []
-
-    async def stop(self) -> None:
-        """Nothing to stop."""
 
 
 class SqliteEngine:

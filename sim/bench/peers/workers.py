@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.clients.processes.worker import serve
+from hullcast.sim.bench.frame.worker import tasks_served
 from hullcast.sim.bench.peers.catalogue import publisher_of, subscriber_of
 from hullcast.sim.bench.peers.interface import Facts, Part, PeerPublisher, Sampler, Seen, Subscriber
 from hullcast.sim.bench.peers.workload import Call, Job
@@ -22,8 +22,6 @@ LATE_S = 3.0
 
 class PeerWorker:
     """Both ends; a process opens the one it is for, or both for a peer that lives in one process."""
-
-    answered = ("subscribe", "connect", "fast", "offered", "sample", "samples", "drained", "answers")
 
     def __init__(self) -> None:
         self._job: Job | None = None
@@ -125,18 +123,9 @@ class PeerWorker:
             await end.close()
 
 
-async def main() -> None:
-    """Serve until standard input ends."""
-    worker = PeerWorker()
-    try:
-        await serve({name: getattr(worker, name) for name in worker.answered})
-    finally:
-        await worker.close()
-
-
 if __name__ == "__main__":
     # epoll's timeouts are whole milliseconds, select's are not: a publisher that keeps a rate needs them finer.
     precise = sys.argv[1] == "publisher"
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector()) if precise else asyncio.new_event_loop()
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(main())
+        runner.run(tasks_served(PeerWorker()))

@@ -8,7 +8,7 @@ of the study, each one group of tuples, so that a burst is many turns of an oper
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -23,22 +23,19 @@ from hullcast.broker.streams.plan import OperatorPlan, StreamInput, StreamQuery
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.streams.runner import Runner
 from hullcast.network.wire.arrays import Floats
+from hullcast.sim.bench.frame.benchmark import Tick
 from hullcast.sim.experiments.studies.streams.workload import (
     BURSTS,
     CHAIN,
-    FIFO,
     FOUR,
     FRACTION,
     POLICIES,
     QUERIES,
-    ROUND_ROBIN,
     StreamLoad,
     load_of,
     policy_of,
 )
 from hullcast.sim.seeds import generator
-
-Tick = Callable[[str], None]
 
 #: Tuples of an arrival of the study, and seconds of its unit of time for one of them: a tuple takes 10 units.
 GROUP, UNIT_S = 1_024, 5e-7
@@ -94,10 +91,6 @@ class BurstSection:
             return [draw.simulated_peak if simulated else draw.peak for draw in line.draws]
 
         return [a / b for a, b in zip(peaks(policy), peaks(CHAIN), strict=True)]
-
-
-#: The policies that Chain is judged against.
-RIVALS = (FIFO, ROUND_ROBIN)
 
 
 class WorkClock:

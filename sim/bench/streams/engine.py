@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from time import perf_counter
 
@@ -19,6 +20,8 @@ from hullcast.broker.streams.operators.windows import StreamWindow
 from hullcast.broker.streams.plan import StreamInput, StreamQuery
 from hullcast.broker.streams.runner import MICRO_BATCH
 from hullcast.network.wire.arrays import Floats
+from hullcast.sim.bench.frame.benchmark import Tick
+from hullcast.sim.bench.frame.timing import MeasurementFailed, Spread, spread, turns
 from hullcast.sim.bench.streams.feeding import (
     HALF,
     ROWS,
@@ -31,10 +34,7 @@ from hullcast.sim.bench.streams.feeding import (
     path_query,
     table_cells,
 )
-from hullcast.sim.bench.timing import MeasurementFailed, Spread, spread
 from hullcast.sim.seeds import generator
-
-Tick = Callable[[str], None]
 
 MICRO_BATCHES = (256, MICRO_BATCH, 4_096)
 ALL_KEPT, ALL_LARGE = "all kept", "all kept, windows twice as large"
@@ -74,21 +74,34 @@ class EngineSection:
 def path(tuples: int, rounds: int, seed: int, tick: Tick) -> EngineSection:
     """A selection that half passes, a projection, and the join with a table of a thousand rows."""
     cells, table = path_cells(tuples, seed), table_cells(seed)
-    found: dict[str, list[FedFigures]] = {micro_batch_name(size): [] for size in MICRO_BATCHES}
-    plain_s: list[float] = []
-    for turn in range(rounds + 1):
-        tick(f"path, round {turn} of {rounds}" if turn else "path")
-        for size in MICRO_BATCHES:
-            runner = opened([path_query()], "chain", seed, size)
-            found[micro_batch_name(size)].append(feed(runner, {"trades": FedStream(cells)}, 0, tuples))
+    streams = {"trades": FedStream(cells)}
+
+    def fed(size: int) -> FedFigures:
+        return feed(opened([path_query()], "chain", seed, size), streams, 0, tuples)
+
+    ways = {micro_batch_name(size): partial(fed, size) for size in MICRO_BATCHES}
+    found, plain_s = _beside(ways, lambda: plain_path(cells, table), rounds, tick, "path")
+    results = plain_path(cells, table)
+    for name, of in found.items():
+        if {one.results for one in of} != {results}:
+            raise MeasurementFailed(f"path, {name}: {of[-1].results} results instead of {results}")
+    lines = [_line(name, of, plain_s, tuples) for name, of in found.items()]
+    return EngineSection(tuples, 0, "NumPy, whole columns", tuples / median(plain_s), tuple(lines))
+
+
+def _beside(
+    ways: Mapping[str, Callable[[], FedFigures]], plain: Callable[[], object], rounds: int, tick: Tick, what: str
+) -> tuple[dict[str, list[FedFigures]], list[float]]:
+    """All ways in turns, and the seconds that the plain one took in each round."""
+    found: dict[str, list[FedFigures]] = {name: [] for name in ways}
+    plain_s = []
+    for _ in turns(rounds, tick, what):
+        for name, way in ways.items():
+            found[name].append(way())
         began = perf_counter()
-        results = plain_path(cells, table)
+        plain()
         plain_s.append(perf_counter() - began)
-        for name, of in found.items():
-            if of[-1].results != results:
-                raise MeasurementFailed(f"path, {name}: {of[-1].results} results instead of {results}")
-    lines = [_line(name, of[1:], plain_s[1:], tuples) for name, of in found.items()]
-    return EngineSection(tuples, 0, "NumPy, whole columns", tuples / median(plain_s[1:]), tuple(lines))
+    return {name: of[1:] for name, of in found.items()}, plain_s[1:]
 
 
 def micro_batch_name(size: int) -> str:
@@ -142,21 +155,22 @@ def joins(sizes: JoinSizes, rounds: int, seed: int, tick: Tick) -> EngineSection
     streams = join_streams(stop, kept, seed)
     ways = {ALL_KEPT: join_query(kept // 2), ALL_LARGE: join_query(kept)}
     ways |= {name: join_query(kept, kept, name) for name in BOUNDED}
-    found: dict[str, list[FedFigures]] = {name: [] for name in ways}
-    plain_s: list[float] = []
-    for turn in range(rounds + 1):
-        tick(f"join, round {turn} of {rounds}" if turn else "join")
-        for name, query in ways.items():
-            runner = opened([query], "chain", seed)
-            feed(runner, streams, 0, warm)
-            found[name].append(feed(runner, streams, warm, stop))
-            finish(runner, streams)
-        began = perf_counter()
-        plain_join(streams, kept // 2, sizes.plain // 2)
-        plain_s.append(perf_counter() - began)
+
+    def fed(query: StreamQuery) -> FedFigures:
+        runner = opened([query], "chain", seed)
+        feed(runner, streams, 0, warm)
+        figures = feed(runner, streams, warm, stop)
+        finish(runner, streams)
+        return figures
+
+    def plain() -> int:
+        return plain_join(streams, kept // 2, sizes.plain // 2)
+
+    by_way = {name: partial(fed, query) for name, query in ways.items()}
+    found, plain_s = _beside(by_way, plain, rounds, tick, "join")
     _check(streams, sizes, seed)
-    lines = [_line(name, of[1:], plain_s[1:], sizes.plain) for name, of in found.items()]
-    return EngineSection(sizes.tuples, kept, "row by row in Python", sizes.plain / median(plain_s[1:]), tuple(lines))
+    lines = [_line(name, of, plain_s, sizes.plain) for name, of in found.items()]
+    return EngineSection(sizes.tuples, kept, "row by row in Python", sizes.plain / median(plain_s), tuple(lines))
 
 
 def _check(streams: Mapping[str, FedStream], sizes: JoinSizes, seed: int) -> None:

@@ -6,8 +6,7 @@ Real processes on this machine: servers on disk, nodes, and clients. What is com
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from statistics import median
@@ -16,7 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.clients.processes.worker import Worker
+from hullcast.clients.processes.worker import Worker, ask_all
+from hullcast.sim.bench.frame.benchmark import Tick, quietly
+from hullcast.sim.bench.frame.push import (
+    CREATE_PUSHES,
+    PUSH_CLIENTS,
+    PushLoad,
+    PushPhase,
+    PushSection,
+    p50_and_p99,
+    push_beside,
+)
+from hullcast.sim.bench.frame.stage import PUBLISHER, BenchStage, staged
+from hullcast.sim.bench.frame.timing import MeasurementFailed, Spread, medians, spread, turns
 from hullcast.sim.bench.streams.engine import plain_join
 from hullcast.sim.bench.streams.feeding import FedStream
 from hullcast.sim.bench.streams.workload import (
@@ -32,22 +43,8 @@ from hullcast.sim.bench.streams.workload import (
     joined_keys,
     ticks,
 )
-from hullcast.sim.bench.timing import MeasurementFailed, Spread, process_of, spread
-from hullcast.sim.bench.warehouse.live import (
-    BUSY,
-    CONTENDED,
-    IDLE,
-    Pushed,
-    PushPhase,
-    p50_and_p99,
-    push_phase,
-)
-from hullcast.sim.bench.warehouse.stage import WarehouseStage, busy_cores_s, staged
-from hullcast.sim.bench.warehouse.workers import CREATE_PUSHES
 
-Tick = Callable[[str], None]
-
-CLIENTS = "hullcast.sim.bench.streams.workers"
+CLIENTS = "hullcast.sim.bench.streams.worker"
 #: How long is waited for what does not come, and how long nothing must have come to be all.
 WAIT_S, QUIET_S = 60.0, 0.5
 
@@ -106,72 +103,54 @@ class FilterSection:
     lines: tuple[FilterLine, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Filtered:
-    tuples_s: float
-    acknowledged_s: float
-    events: int
-    wrong: int
-    missed: int
-    install_s: float
-    cores: dict[str, float]
-
-
 async def filters(settings: LiveStreamSettings, tick: Tick) -> FilterSection:
     """Publish as fast as acknowledged, to a stream and to a table with the same filters, in turns."""
     names = [f"client-{number + 1}" for number in range(settings.filter_clients)]
-    found: dict[tuple[str, float], list[_Filtered]] = {way: [] for way in FILTER_WAYS}
-    async with staged(["publisher", *names], nodes=1 + settings.gateways, clients=CLIENTS) as stage:
+    found: dict[tuple[str, float], list[FilterLine]] = {way: [] for way in FILTER_WAYS}
+    async with staged([PUBLISHER, *names], CLIENTS, nodes=1 + settings.gateways, at_gateways=True) as stage:
         tick("filters, starting")
-        gateways = [gateway.endpoint for gateway in stage.cluster.gateways]
-        for number, (name, worker) in enumerate(stage.workers.items()):
-            await worker.ask("open", url=gateways[number % len(gateways)], name=name)
         for create in CREATE_TICKS:
             await stage.control.execute(create)
-        await stage.workers["publisher"].ask("prepare", count=settings.prepared, seed=settings.seed)
-        for turn in range(settings.filter_rounds + 1):
+        await stage.workers[PUBLISHER].ask("prepare", size=settings.prepared, seed=settings.seed)
+        for _ in turns(settings.filter_rounds, quietly, ""):
             for way in FILTER_WAYS:
-                where = f"filters, {way[0]}, {way[1]:g} filters a tuple"
-                tick(f"{where}, round {turn} of {settings.filter_rounds}" if turn else where)
-                clients = [stage.workers[name] for name in names]
-                found[way].append(await _filtered(stage, clients, settings, *way))
+                tick(f"filters, {way[0]}, {way[1]:g} filters a tuple, turn {len(found[way]) + 1}")
+                found[way].append(await _filtered(stage, settings, *way))
     for of in found.values():
         del of[0]  # the first round only warms up
-    lines = [_filter_line(way, of, found[TABLE, way[1]] if way[0] == TICKS else None) for way, of in found.items()]
+    lines = [_filter_line(of, found[TABLE, way[1]] if way[0] == TICKS else []) for way, of in found.items()]
     return FilterSection(settings.filters, settings.filter_clients, settings.gateways, tuple(lines))
 
 
-async def _filtered(
-    stage: WarehouseStage, clients: Sequence[Worker], settings: LiveStreamSettings, source: str, wanted_by: float
-) -> _Filtered:
-    seed, total, parts = settings.seed, settings.filters, len(clients)
-    how = {"source": source, "total": total, "wanted_by": wanted_by, "parts": parts, "seed": seed}
-    installed = await asyncio.gather(*(one.ask("filters", part=part, **how) for part, one in enumerate(clients)))
-    cpu, began = _cpu_s(stage), monotonic()
+async def _filtered(stage: BenchStage, settings: LiveStreamSettings, source: str, wanted_by: float) -> FilterLine:
+    seed, total, clients = settings.seed, settings.filters, stage.subscribers
+    installed = await stage.ask_subscribers("filters", source=source, total=total, wanted_by=wanted_by, seed=seed)
+    cpu, began = stage.cpu_by_kind(), monotonic()
     load = {"seconds": settings.filter_s, "batch": settings.batch, "in_flight": settings.in_flight}
-    said = await stage.workers["publisher"].ask("tick", source=source, **load)
+    said = await stage.workers[PUBLISHER].ask("tick", source=source, **load)
     low, high = filter_ranges(total, wanted_by, seed)
-    wanted = [
-        _wanted(said["tuples"], settings, low[cut], high[cut]) if source == TICKS else 0
-        for cut in (slice(total * part // parts, total * (part + 1) // parts) for part in range(parts))
-    ]
+    cuts = [slice(total * part // len(clients), total * (part + 1) // len(clients)) for part in range(len(clients))]
+    wanted = [_wanted(said["updates"], settings, low[cut], high[cut]) if source == TICKS else 0 for cut in cuts]
     heard = await asyncio.gather(
         *(one.ask("filtered", events=events, patience_s=WAIT_S) for one, events in zip(clients, wanted, strict=True))
     )
     seconds = monotonic() - began
-    cores = {name: (after - cpu[name]) / seconds for name, after in _cpu_s(stage).items()}
-    await asyncio.gather(*(one.ask("unfilter") for one in clients))
-    last_ns = max(said["ended_ns"], *(one["last_ns"] for one in heard))
+    cores = {name: (after - cpu[name]) / seconds for name, after in stage.cpu_by_kind().items()}
+    await ask_all(clients, "unsubscribe")
+    last_ns = max(said["ended"], *(one["last_ns"] for one in heard))
     events = [one["events"] for one in heard]
     wrong = sum(abs(a - b) for a, b in zip(events, wanted, strict=True)) if source == TICKS else 0
-    return _Filtered(
-        1e9 * said["tuples"] / (last_ns - said["began_ns"]),
-        1e9 * said["tuples"] / (said["ended_ns"] - said["began_ns"]),
+    return FilterLine(
+        source,
+        wanted_by,
+        1e9 * said["updates"] / (last_ns - said["began"]),
+        1e9 * said["updates"] / (said["ended"] - said["began"]),
         sum(events),
         wrong,
         sum(one["missed"] for one in heard),
         max(one["seconds"] for one in installed),
         cores,
+        None,
     )
 
 
@@ -182,28 +161,11 @@ def _wanted(tuples: int, settings: LiveStreamSettings, low: Any, high: Any) -> i
     return int(whole * each.sum() + each[:rest].sum())
 
 
-def _cpu_s(stage: WarehouseStage) -> dict[str, float]:
-    """Seconds of CPU so far, by kind of process."""
-    used = dict.fromkeys(("server", "nodes", "clients", "publisher"), 0.0)
-    for name, child in stage.cluster.children.items():
-        used["server" if name == "server" else "nodes"] += sum(process_of(child.pid).cpu_times()[:2])
-    for name, worker in stage.workers.items():
-        used["publisher" if name == "publisher" else "clients"] += sum(process_of(worker.pid).cpu_times()[:2])
-    return used
-
-
-def _filter_line(way: tuple[str, float], of: Sequence[_Filtered], table: Sequence[_Filtered] | None) -> FilterLine:
-    return FilterLine(
-        *way,
-        median(one.tuples_s for one in of),
-        median(one.acknowledged_s for one in of),
-        of[-1].events,
-        sum(one.wrong for one in of),
-        sum(one.missed for one in of),
-        median(one.install_s for one in of),
-        {name: median(one.cores[name] for one in of) for name in of[0].cores},
-        None if table is None else spread(a.tuples_s / b.tuples_s for a, b in zip(of, table, strict=True)),
-    )
+def _filter_line(of: Sequence[FilterLine], table: Sequence[FilterLine]) -> FilterLine:
+    beside = [a.tuples_s / b.tuples_s for a, b in zip(of, table, strict=False)]
+    wrong, missed = (sum(getattr(one, name) for one in of) for name in ("wrong", "missed"))
+    last = {"events": of[-1].events, "wrong": wrong, "missed": missed}
+    return medians(of, **last, by_table=spread(beside) if beside else None)
 
 
 # -- a join of two streams ---------------------------------------------------------------------------------
@@ -246,7 +208,7 @@ class _Joined:
 class _Fed:
     """A server with the two streams, how many tuples each got, and how many results that makes."""
 
-    def __init__(self, stage: WarehouseStage, settings: LiveStreamSettings, *, joined: bool) -> None:
+    def __init__(self, stage: BenchStage, settings: LiveStreamSettings, *, joined: bool) -> None:
         self.stage, self.settings, self.joined = stage, settings, joined
         self.each = 0
 
@@ -269,29 +231,24 @@ class _Fed:
 
 async def live_join(settings: LiveStreamSettings, tick: Tick) -> StreamJoinSection:
     """A server with a join of two streams, beside one where nobody joins them."""
-    spinners = ["spinner-1", "spinner-2"]
     found: list[_Joined] = []
     plain: list[_Joined] = []
     async with AsyncExitStack() as stack:
         tick("live join, starting")
-        quiet = await stack.enter_async_context(
-            staged(["feeder", "listener", "pusher", "hearer", *spinners], clients=CLIENTS)
-        )
+        quiet = await stack.enter_async_context(staged(["feeder", "listener", *PUSH_CLIENTS], CLIENTS))
         asked = await stack.enter_async_context(staged([]))
         workers = quiet.workers
         without, within = _Fed(quiet, settings, joined=False), _Fed(asked, settings, joined=True)
         for fed in (without, within):
             await fed.create()
-        for turn in range(settings.join_rounds + 1):
-            tick(f"live join, round {turn} of {settings.join_rounds}" if turn else "live join")
+        for _ in turns(settings.join_rounds, tick, "live join"):
             found.append(await _throughput(within, workers))
             plain.append(await _throughput(without, workers))
         found, plain = found[1:], plain[1:]
         rate = median(one.tuples_s for one in found) / 10
         tick("live join, latency")
         heard = await _latency(within, workers, rate)
-        nice = asked.nice()
-        pushed = await _pushes(without, within, workers, spinners, rate, nice, tick)
+        pushed = await _pushes(without, within, workers["feeder"], rate, tick)
     p50, p99 = p50_and_p99(heard["ms"])
     return StreamJoinSection(
         settings.window,
@@ -306,9 +263,9 @@ async def live_join(settings: LiveStreamSettings, tick: Tick) -> StreamJoinSecti
         p50,
         p99,
         heard["events"],
-        pushed,
-        nice,
-        os.cpu_count() or 1,
+        pushed.phases,
+        pushed.nice,
+        pushed.cores,
     )
 
 
@@ -321,26 +278,26 @@ async def _throughput(fed: _Fed, workers: dict[str, Worker]) -> _Joined:
     await feeder.ask("begin_at", each=fed.each)
     if fed.joined:
         await listener.ask("listen", keys=settings.window)
-    cpu, before = stage.cpu_s(), fed.each
+    use_before, before = stage.use(), fed.each
     load = {"batch": settings.batch, "in_flight": settings.in_flight, "keys": settings.window, "seed": settings.seed}
     said = await feeder.ask("feed", seconds=settings.join_s, **load)
     await feeder.ask("advance")
     fed.each, wanted = said["fed"], 0
-    heard = {"events": 0, "missed": 0, "last_ns": said["ended_ns"]}
+    heard = {"events": 0, "missed": 0, "last_ns": said["ended"]}
     if fed.joined:
         heard = await listener.ask("settled", quiet_s=QUIET_S, patience_s=WAIT_S)
-    after = stage.cpu_s()
+    used = stage.use().since(use_before)
     if fed.joined:
         wanted = fed.results(fed.each) - fed.results(before)
         if heard["events"] < wanted:
             heard = await listener.ask("listened", events=wanted, patience_s=WAIT_S)
         await listener.ask("unlisten")
-    took_s = (max(heard["last_ns"], said["ended_ns"]) - said["began_ns"]) / 1e9
+    took_s = (max(heard["last_ns"], said["ended"]) - said["began"]) / 1e9
     return _Joined(
         2 * said["each"] / took_s,
         heard["events"] / took_s,
-        (after[0] - cpu[0]) / took_s,
-        (after[1] - cpu[1]) / took_s,
+        used.server_s / took_s,
+        used.below_s / took_s,
         abs(wanted - heard["events"]) + heard["missed"],
     )
 
@@ -364,46 +321,18 @@ async def _latency(fed: _Fed, workers: dict[str, Worker], rate: float) -> dict[s
     return heard
 
 
-async def _pushes(
-    without: _Fed,
-    within: _Fed,
-    workers: dict[str, Worker],
-    spinners: Sequence[str],
-    rate: float,
-    nice: int,
-    tick: Tick,
-) -> tuple[PushPhase, ...]:
-    """From publish to event of another subscription: where nobody joins, beside the join, and where nobody joins beside
-    plain processes that take as much CPU as the join does."""
-    settings = within.settings
-    found: dict[str, list[Pushed]] = {IDLE: [], BUSY: [], CONTENDED: []}
-    for turn in range(settings.push_rounds + 1):
-        for name, fed in ((IDLE, without), (BUSY, within), (CONTENDED, without)):
-            what = f"live join, push path, {name}"
-            tick(f"{what}, round {turn} of {settings.push_rounds}" if turn else what)
-            spin = found[BUSY][-1].warehouse_s / found[BUSY][-1].seconds if name == CONTENDED else 0.0
-            for spinner in spinners if spin else []:
-                await workers[spinner].ask("spin", share=min(1.0, spin / len(spinners)), nice=nice)
-            found[name].append(await _pushed(fed, workers, rate))
-            for spinner in spinners if spin else []:
-                await workers[spinner].ask("end")
-    for of in found.values():
-        del of[0]  # the first round only warms up
-    return tuple(push_phase(name, of, found[IDLE]) for name, of in found.items())
+async def _pushes(without: _Fed, within: _Fed, feeder: Worker, rate: float, tick: Tick) -> PushSection:
+    """From publish to event of another subscription: where nobody joins, and beside the join."""
+    settings, fed = within.settings, {id(one.stage): one for one in (without, within)}
 
+    async def begin(stage: BenchStage, busy: bool) -> None:
+        await feeder.ask("open", url=stage.server, name="feeder")
+        await feeder.ask("begin_at", each=fed[id(stage)].each)
+        await feeder.ask("feed_paced", rate=rate, keys=settings.window, seed=settings.seed)
 
-async def _pushed(fed: _Fed, workers: dict[str, Worker], rate: float) -> Pushed:
-    settings, stage = fed.settings, fed.stage
-    names = ("feeder", "pusher", "hearer")
-    await asyncio.gather(*(workers[name].ask("open", url=stage.server, name=name) for name in names))
-    await workers["feeder"].ask("begin_at", each=fed.each)
-    await workers["hearer"].ask("hear")
-    await workers["feeder"].ask("feed_paced", rate=rate, keys=settings.window, seed=settings.seed)
-    began, cpu, machine = monotonic(), stage.cpu_s(), busy_cores_s()
-    await workers["pusher"].ask("push", rate=settings.push_rate, seconds=settings.push_s)
-    heard = await workers["hearer"].ask("end")
-    seconds, after, machine_after = monotonic() - began, stage.cpu_s(), busy_cores_s()
-    fed.each += (await workers["feeder"].ask("end"))["each"]
-    if not heard["ms"]:
-        raise MeasurementFailed("no event came of all that was published")
-    return Pushed(heard["ms"], 0, seconds, after[0] - cpu[0], after[1] - cpu[1], machine_after - machine)
+    async def end(stage: BenchStage, busy: bool) -> int:
+        fed[id(stage)].each += (await feeder.ask("end"))["each"]
+        return 0
+
+    load = PushLoad(settings.push_rate, settings.push_s, settings.push_rounds, begin, end, "live join, push path")
+    return await push_beside(load, without.stage, within.stage, rate, tick)

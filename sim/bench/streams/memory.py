@@ -7,7 +7,7 @@ models that are fitted as it goes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import thread_time
@@ -17,10 +17,9 @@ import numpy as np
 from hullcast.broker.streams.memory.bounded_join import LEFT, BoundedJoin, JoinWindow, KeepBy
 from hullcast.broker.streams.runner import MICRO_BATCH
 from hullcast.network.wire.arrays import Floats, Ints
-from hullcast.sim.bench.timing import Spread, spread
+from hullcast.sim.bench.frame.benchmark import Tick
+from hullcast.sim.bench.frame.timing import Spread, spread, turns
 from hullcast.sim.seeds import generator
-
-Tick = Callable[[str], None]
 
 UNBOUNDED = "without a bound"
 #: In the order in which they are shown.
@@ -83,8 +82,7 @@ def decisions(kept: int, arrivals: int, rounds: int, seed: int, tick: Tick) -> D
         us: dict[str, list[float]] = {name: [] for name in ways}
         produced: dict[str, int] = {}
         model = ""
-        for turn in range(rounds + 1):
-            tick(f"decisions, {stream}, round {turn} of {rounds}" if turn else f"decisions, {stream}")
+        for _ in turns(rounds, tick, f"decisions, {stream}"):
             for name, (rows, memory, policy) in ways.items():
                 join = BoundedJoin(JoinWindow(rows=rows), JoinWindow(rows=rows), memory, policy)
                 us[name].append(_timed(join, came, 4 * kept))

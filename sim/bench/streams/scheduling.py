@@ -6,17 +6,18 @@ fixed order (`Runner.drain`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 from hullcast.broker.streams.plan import StreamQuery
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
+from hullcast.sim.bench.frame.benchmark import Tick
+from hullcast.sim.bench.frame.timing import Spread, in_turns, spread
 from hullcast.sim.bench.streams.feeding import AT_ONCE, FedFigures, FedStream, feed, opened, path_cells, path_query
-from hullcast.sim.bench.timing import Spread, spread
 
-Tick = Callable[[str], None]
-
+FIXED = "fixed order"
 #: Queues before each query's operators.
 QUEUES_EACH = 3
 
@@ -75,17 +76,16 @@ def unlike_queries(count: int) -> list[StreamQuery]:
 
 def _load(case: SchedulingCase, rounds: int, seed: int, tick: Tick) -> SchedulingLoad:
     streams, queries = {"trades": FedStream(path_cells(case.tuples, seed))}, unlike_queries(case.queries)
-    found: dict[str, list[FedFigures]] = {name: [] for name in OPERATOR_POLICIES}
-    fixed: list[FedFigures] = []
-    for turn in range(rounds + 1):
-        tick(f"scheduling, {case.name}, round {turn} of {rounds}" if turn else f"scheduling, {case.name}")
-        for name in OPERATOR_POLICIES:
-            runner = opened(queries, name, seed)
-            found[name].append(feed(runner, streams, 0, case.tuples, at_once=case.at_once))
-        runner = opened(queries, "fifo", seed)
-        every = range(1, len(queries) + 1)
-        fixed.append(feed(runner, streams, 0, case.tuples, at_once=case.at_once, drained=every))
-    return SchedulingLoad(case, tuple(_line(name, of[1:], fixed[1:]) for name, of in found.items()))
+    every = range(1, len(queries) + 1)
+
+    def fed(policy: str, drained: Sequence[int], turn: int) -> FedFigures:
+        runner = opened(queries, policy, seed)
+        return feed(runner, streams, 0, case.tuples, at_once=case.at_once, drained=drained)
+
+    ways = {name: partial(fed, name, ()) for name in OPERATOR_POLICIES} | {FIXED: partial(fed, "fifo", every)}
+    found = in_turns(ways, rounds, tick, f"scheduling, {case.name}")
+    fixed = found.pop(FIXED)
+    return SchedulingLoad(case, tuple(_line(name, of, fixed) for name, of in found.items()))
 
 
 def _line(policy: str, of: list[FedFigures], fixed: list[FedFigures]) -> SchedulingLine:

@@ -6,23 +6,22 @@ Real processes on this machine: servers on disk, and clients. What is compared t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from hullcast.network.wire.errors import PromiseTooShort
-from hullcast.sim.bench.timing import MeasurementFailed
+from hullcast.sim.bench.frame.benchmark import Tick
+from hullcast.sim.bench.frame.push import PushSection, p50_and_p99
+from hullcast.sim.bench.frame.stage import PATIENCE_S, BenchStage, staged
+from hullcast.sim.bench.frame.timing import MeasurementFailed
 from hullcast.sim.bench.views.workload import CREATE_TABLES, OFFERS_EACH, SELECT, create_view
-from hullcast.sim.bench.warehouse.live import LiveWarehouseSettings, PushSection, p50_and_p99, push_beside
-from hullcast.sim.bench.warehouse.stage import PATIENCE_S, WarehouseStage, busy_cores_s, staged
+from hullcast.sim.bench.warehouse.live import LiveWarehouseSettings, push_loaded
 
-Tick = Callable[[str], None]
-
-CLIENTS = "hullcast.sim.bench.views.workers"
+CLIENTS = "hullcast.sim.bench.views.worker"
 VIEW = "CHEAPEST"
 #: Cores that server and warehouse are to use under the load; how often and from where on the rate is searched.
 BUSY_CORES, CALIBRATIONS, FIRST_RATE = 0.5, 3, 1_000.0
@@ -108,7 +107,7 @@ class LiveViewSection:
 
 async def live(settings: LiveViewSettings, tick: Tick) -> LiveViewSection:
     """A view whose tables change so fast that server and warehouse use about half a core, and is asked for."""
-    async with staged(["loader", "asker", "napper"], clients=CLIENTS) as stage:
+    async with staged(["loader", "asker", "napper"], CLIENTS) as stage:
         tick("live, filling tables")
         loader, asker = stage.workers["loader"], stage.workers["asker"]
         for create in CREATE_TABLES.values():
@@ -123,13 +122,13 @@ async def live(settings: LiveViewSettings, tick: Tick) -> LiveViewSection:
         tick("live, promises under load")
         await loader.ask("change", rate=rate, offers_share=OFFERS_SHARE)
         await asyncio.sleep(1.0)
-        before, cpu, machine, began = await _facts(stage), stage.cpu_s(), busy_cores_s(), monotonic()
+        before, used_before = await _facts(stage), stage.use()
         await stage.workers["napper"].ask("nap")
         await asker.ask("ask_view", view=VIEW, rate=settings.questions_s, seed=f"{settings.seed}")
         await asyncio.sleep(settings.live_s)
         asked = (await asker.ask("end"))["asked"]
         naps = (await stage.workers["napper"].ask("end"))["late"]
-        seconds, cpu_after, machine_after = monotonic() - began, stage.cpu_s(), busy_cores_s()
+        used = stage.use().since(used_before)
         await asyncio.sleep(1.0)  # until the server has counted the last ones
         after = await _facts(stage)
         tick("live, the view beside its SELECT, under load")
@@ -146,10 +145,10 @@ async def live(settings: LiveViewSettings, tick: Tick) -> LiveViewSection:
         settings.suppliers * OFFERS_EACH,
         settings.response_time_s,
         promise_s,
-        grown["changes"] / (seconds + 1.0),
-        (cpu_after[0] - cpu[0]) / seconds,
-        (cpu_after[1] - cpu[1]) / seconds,
-        (machine_after - machine) / seconds,
+        grown["changes"] / (used.seconds + 1.0),
+        used.server_s / used.seconds,
+        used.below_s / used.seconds,
+        used.machine_s / used.seconds,
         len(asked),
         grown["within"],
         grown["beyond"],
@@ -186,7 +185,7 @@ def reasons(late: Sequence[Sequence[float]], naps: Sequence[Sequence[float]], pr
     return found
 
 
-async def _create(stage: WarehouseStage, wanted_s: float) -> float:
+async def _create(stage: BenchStage, wanted_s: float) -> float:
     """Create the view; what it promises, in seconds: more than asked for if the server refuses that."""
     for _ in range(ATTEMPTS):
         try:
@@ -198,27 +197,28 @@ async def _create(stage: WarehouseStage, wanted_s: float) -> float:
     raise MeasurementFailed(f"the server refused {ATTEMPTS} promises, the last of {wanted_s:g} s")
 
 
-async def _calibrated(stage: WarehouseStage, settings: LiveViewSettings) -> float:
+async def _calibrated(stage: BenchStage, settings: LiveViewSettings) -> float:
     """Changes a second at which server and warehouse use about `BUSY_CORES`, with questions."""
     loader, asker, rate = stage.workers["loader"], stage.workers["asker"], FIRST_RATE
     for number in range(CALIBRATIONS):
         await loader.ask("change", rate=rate, offers_share=OFFERS_SHARE)
         await asker.ask("ask_view", view=VIEW, rate=settings.questions_s, seed=f"calibrating {number}")
-        began, cpu = monotonic(), sum(stage.cpu_s())
+        before = stage.use()
         await asyncio.sleep(settings.calibrate_s)
-        cores = (sum(stage.cpu_s()) - cpu) / (monotonic() - began)
+        used = stage.use().since(before)
+        cores = (used.server_s + used.below_s) / used.seconds
         await asker.ask("end")
         await loader.ask("end")
         rate *= min(4.0, max(0.25, BUSY_CORES / max(cores, 1e-3)))
     return rate
 
 
-async def _facts(stage: WarehouseStage) -> dict[str, Any]:
+async def _facts(stage: BenchStage) -> dict[str, Any]:
     facts: dict[str, Any] = (await stage.control.status())["queries"]["views"][VIEW]
     return facts
 
 
-async def _is_right(stage: WarehouseStage) -> bool:
+async def _is_right(stage: BenchStage) -> bool:
     rows = [await stage.control.query(sql, timeout=PATIENCE_S) for sql in (f"SELECT * FROM {VIEW}", SELECT)]
     by_view, by_select = (sorted(tuple(row) for row in some) for some in rows)
     return by_view == by_select
@@ -239,9 +239,9 @@ PUSH_VIEW = (
 async def push_with_views(settings: LiveViewSettings, tick: Tick) -> PushSection:
     """At a server with a view over all that is loaded, of which somebody asks; beside one without views."""
 
-    async def create(stage: WarehouseStage) -> None:
+    async def create(stage: BenchStage) -> None:
         sql = f"CREATE VIEW {VIEW} AS {PUSH_VIEW} WITH (response_time = '1s')"
         await stage.control.execute(sql, timeout=PATIENCE_S)
 
     beside = {"what": "ask_view", "view": VIEW, "rate": settings.push_questions_s, "seed": f"{settings.seed}"}
-    return await push_beside(settings.push, tick, create, beside, CLIENTS)
+    return await push_loaded(settings.push, tick, create, beside, CLIENTS)

@@ -7,7 +7,7 @@ each table in each step, or by chance: then planning is harder, because fewer pl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import process_time
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hullcast.broker.views.costs import CostFunction, LinearCost
+from hullcast.sim.bench.frame.benchmark import Tick
 from hullcast.sim.seeds import generator
 
 STEPS, TOGETHER = 1_000, 45
@@ -26,6 +27,7 @@ ARRIVALS = ("one each", "by chance")
 class PlanLine:
     """One plan; seconds are of CPU, the median of rounds."""
 
+    steps: int
     tables: int
     costs: str
     arrivals: str
@@ -39,7 +41,7 @@ class PlanLine:
         return self.above == 1.0
 
 
-def plans(steps: int, rounds: int, seed: int, tick: Callable[[str], None]) -> tuple[PlanLine, ...]:
+def plans(steps: int, rounds: int, seed: int, tick: Tick) -> tuple[PlanLine, ...]:
     """Plan so many steps in all cases."""
     from hullcast.sim.experiments.studies.batching.costs import PowerCost  # a study: it imports Spark
     from hullcast.sim.experiments.studies.batching.lgm import best_plan
@@ -67,7 +69,7 @@ def _planned(name: str, costs: Sequence[CostFunction], kind: str, steps: int, ro
         began = process_time()
         plan = best_plan(arrivals, costs, limit_s)
         times.append(process_time() - began)
-    return PlanLine(len(costs), name, kind, median(times), plan.expanded, plan.cost_s / plan.least_s)
+    return PlanLine(steps, len(costs), name, kind, median(times), plan.expanded, plan.cost_s / plan.least_s)
 
 
 def _arrivals(kind: str, steps: int, tables: int, seed: int) -> npt.NDArray[np.int64]:

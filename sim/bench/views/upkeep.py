@@ -27,7 +27,7 @@ from hullcast.broker.warehouse.files import file_of, open_for_reading
 from hullcast.broker.warehouse.view_file import COMMIT_S, COSTS, ViewLife
 from hullcast.broker.warehouse.view_loader import ViewLoader
 from hullcast.broker.warehouse.worker import MEASURED, propagation
-from hullcast.sim.bench.timing import MeasurementFailed
+from hullcast.sim.bench.frame.timing import MeasurementFailed, turns
 from hullcast.sim.bench.views.log import OfferLog
 from hullcast.sim.bench.views.workload import CREATE_TABLES, OFFERS_EACH, SELECT, SUPPLIERS, OfferChanges
 from hullcast.sim.experiments.studies.batching.planners import Naive
@@ -188,20 +188,19 @@ def _measured(
     tick: Callable[[str], None],
 ) -> ViewUpkeepLine:
     views = _made(case, log, loader)
-    turns: dict[str, list[_Turn]] = {way: [] for way in WAYS}
-    for turn in range(rounds + 1):
-        tick(f"upkeep, {case.name}, round {turn} of {rounds}" if turn else f"upkeep, {case.name}")
+    done: dict[str, list[_Turn]] = {way: [] for way in WAYS}
+    for turn in turns(rounds, tick, f"upkeep, {case.name}"):
         tables = source.which(changes, case.offers_share)
-        come = [(fold(table), log.append(source.of(table, 1))) for table in tables]
+        come = [(fold(table), log.append(table, source.of(table, 1))) for table in tables]
         log.sync()
         for way in (*WAYS[turn % len(WAYS) :], *WAYS[: turn % len(WAYS)]):
-            turns[way].append(views[way].turn(come, turn * changes / RATE, asked=case.asked))
+            done[way].append(views[way].turn(come, turn * changes / RATE, asked=case.asked))
     wanted = answer(source)
     for way, view in views.items():
         view.refresh(log.seq, (rounds + 1) * changes / RATE)
         if view.rows(log.path) != wanted:
             raise MeasurementFailed(f"{case.name}, {way}: the view is not what its SELECT gives")
-    counted = {way: of[1:] for way, of in turns.items()}
+    counted = {way: of[1:] for way, of in done.items()}
     ours = views[OURS].upkeep
     assert ours is not None, "made with one"
     facts = ours.facts(dict.fromkeys(ours.tables, 0))

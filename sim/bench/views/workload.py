@@ -7,7 +7,6 @@ other nations. A change of an offer joins with one row of each other table, a ch
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,14 +62,6 @@ def first_rows(suppliers: int, seed: int) -> dict[str, dict[str, Any]]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedOffers:
-    """Rows of one table that change together."""
-
-    table: str
-    columns: dict[str, Any]
-
-
 class OfferChanges:
     """Draws changes of a table's rows: costs of offers, nations of suppliers. Other columns stay as they are."""
 
@@ -78,15 +69,15 @@ class OfferChanges:
         self.rows = first_rows(suppliers, seed)
         self.draw = generator(seed, "bench/views/changes", name)
 
-    def of(self, table: str, count: int) -> ChangedOffers:
-        """So many changes of a table, by chance."""
+    def of(self, table: str, count: int) -> dict[str, Any]:
+        """So many changes of a table, by chance: its rows as they are then."""
         rows = self.rows[table]
         places: Ints = self.draw.integers(len(rows["SUPPKEY"]), size=count)
         if table == OFFERS:
             rows["COST"][places] = self.draw.integers(COSTS[0], COSTS[1] + 1, size=count) / 100
         else:
             rows["NATIONKEY"][places] = self.draw.integers(len(REGION_OF), size=count)
-        return ChangedOffers(table, {name: column[places] for name, column in rows.items()})
+        return {name: column[places] for name, column in rows.items()}
 
     def which(self, count: int, offers_share: float) -> list[str]:
         """The tables of a stream of changes."""

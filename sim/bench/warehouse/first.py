@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from time import monotonic
 
-from hullcast.sim.bench.timing import MeasurementFailed
-from hullcast.sim.bench.warehouse.stage import PATIENCE_S, WarehouseStage, staged
-from hullcast.sim.bench.warehouse.workers import CREATE_PUSHES
+from hullcast.sim.bench.frame.benchmark import Tick
+from hullcast.sim.bench.frame.push import CREATE_PUSHES
+from hullcast.sim.bench.frame.stage import PATIENCE_S, BenchStage, staged
+from hullcast.sim.bench.frame.timing import MeasurementFailed
+from hullcast.sim.bench.warehouse.live import WORKERS
 from hullcast.sim.bench.warehouse.workload import create
 
 LOOK_S, SETTLE_S = 0.05, 0.5
@@ -49,13 +51,13 @@ class FirstQuerySection:
     lines: tuple[FirstQueryLine, ...]
 
 
-async def first_query(rows: int, tables: int, seed: int, tick: Callable[[str], None]) -> FirstQuerySection:
+async def first_query(rows: int, tables: int, seed: int, tick: Tick) -> FirstQuerySection:
     """Fill one table after the other, and query each for the first time while others publish and ask for the status."""
     without: dict[str, list[list[float]]] = {name: [] for name in PROBES}
     during: dict[str, list[list[float]]] = {name: [] for name in PROBES}
     firsts, seconds = [], []
     # A checkpoint each table: made before anybody measures, and not meanwhile.
-    async with staged(["filler", *PROBES], options=("--checkpoint-updates", str(rows))) as stage:
+    async with staged(["filler", *PROBES], WORKERS, options=("--checkpoint-updates", str(rows))) as stage:
         await stage.control.execute(CREATE_PUSHES)
         await _fill(stage, "WARM", 1_000, seed)
         for number in range(tables):
@@ -76,7 +78,7 @@ async def first_query(rows: int, tables: int, seed: int, tick: Callable[[str], N
 
 
 async def _one(
-    stage: WarehouseStage, table: str, rows: int, seed: int
+    stage: BenchStage, table: str, rows: int, seed: int
 ) -> tuple[float, float, dict[str, list[float]], dict[str, list[float]]]:
     sql = f"SELECT COUNT(*), SUM(V) FROM {table}"
     checkpoints = (await stage.control.status())["log"]["checkpoints"]
@@ -106,7 +108,7 @@ async def _one(
     )
 
 
-async def _fill(stage: WarehouseStage, table: str, rows: int, seed: int) -> float:
+async def _fill(stage: BenchStage, table: str, rows: int, seed: int) -> float:
     """A new table; the sum of its values."""
     await stage.control.execute(create(table))
     return float((await stage.workers["filler"].ask("fill", table=table, keys=rows, seed=seed))["sum"])

@@ -6,25 +6,31 @@ Real processes on this machine: servers on disk, and clients. What is compared t
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import nan
-from statistics import median
-from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.clients.processes.worker import Worker
-from hullcast.sim.bench.timing import MeasurementFailed
-from hullcast.sim.bench.warehouse.stage import PATIENCE_S, WORKERS, WarehouseStage, busy_cores_s, staged
-from hullcast.sim.bench.warehouse.workers import CREATE_PUSHES
+from hullcast.sim.bench.frame.benchmark import Tick
+from hullcast.sim.bench.frame.push import (
+    CREATE_PUSHES,
+    PUSH_CLIENTS,
+    PushLoad,
+    PushSection,
+    p50_and_p99,
+    push_beside,
+)
+from hullcast.sim.bench.frame.stage import PATIENCE_S, BenchStage, staged
+from hullcast.sim.bench.frame.timing import turns
 from hullcast.sim.bench.warehouse.workload import FRESHNESS, BusyFeed, create, feeds
 
-Tick = Callable[[str], None]
+WORKERS = "hullcast.sim.bench.warehouse.worker"
+LOADER, GRINDER = "loader", "grinder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +119,7 @@ async def policies(settings: LiveWarehouseSettings, tick: Tick) -> PolicySection
     """All policies in turns, under the same load and the same questions."""
     some = feeds(settings.policy_rows_s, settings.keys)
     phases: dict[str, list[_Phase]] = {name: [] for name in POLICIES}
-    async with staged(["loader", "asker"]) as stage:
+    async with staged(["loader", "asker"], WORKERS) as stage:
         tick("policies, filling tables")
         await _fill(stage, stage.workers["loader"], some, settings.seed)
         sums: dict[str, float] = {}
@@ -129,7 +135,7 @@ async def policies(settings: LiveWarehouseSettings, tick: Tick) -> PolicySection
 
 
 async def _policy_phase(
-    stage: WarehouseStage,
+    stage: BenchStage,
     settings: LiveWarehouseSettings,
     some: Sequence[BusyFeed],
     seed: str,
@@ -138,36 +144,36 @@ async def _policy_phase(
     loader, asker = stage.workers["loader"], stage.workers["asker"]
     tables = [feed.table for feed in some]
     before = await _unapplied(stage, tables)
-    cpu, began = stage.cpu_s(), monotonic()
+    use_before = stage.use()
     await loader.ask("load", feeds=[asdict(feed) for feed in some], seed=settings.seed)
     how = {"keys": settings.keys, "rate": settings.questions_s, "seconds": settings.policy_s, "seed": seed}
     await asker.ask("ask", tables=tables, **how)
     await asyncio.sleep(settings.policy_s)
     loaded, asked = await asyncio.gather(loader.ask("end"), asker.ask("end"))
     after = await _unapplied(stage, tables)
-    seconds, now = monotonic() - began, stage.cpu_s()
+    used = stage.use().since(use_before)
     sums.update(loaded["sums"])
     published = sum(loaded["rows"].values())
     for table in tables:  # the next policy begins with nothing to make up for
         await stage.control.query(f"SELECT COUNT(*) FROM {table}", timeout=PATIENCE_S)
     applied = published - (after - before)
-    return _Phase(seconds, asked["asked"], published, applied, now[0] - cpu[0], now[1] - cpu[1])
+    return _Phase(used.seconds, asked["asked"], published, applied, used.server_s, used.below_s)
 
 
-async def _unapplied(stage: WarehouseStage, tables: Sequence[str]) -> int:
+async def _unapplied(stage: BenchStage, tables: Sequence[str]) -> int:
     """Updates that are acknowledged and not loaded now, as answers say it."""
     found = [await stage.control.query(f"SELECT V FROM {table} LIMIT 1", freshness=0.0) for table in tables]
     return sum(rows.worth.unapplied for rows in found if rows.worth is not None)
 
 
-async def _is_right(stage: WarehouseStage, feed: BusyFeed, total: float) -> bool:
+async def _is_right(stage: BenchStage, feed: BusyFeed, total: float) -> bool:
     sql = f"SELECT COUNT(*), SUM(V) FROM {feed.table}"
     ((count, found),) = await stage.control.query(sql, timeout=PATIENCE_S)
     return bool(count == feed.keys and abs(found - total) < 1e-6 * total)
 
 
 async def _fill(
-    stage: WarehouseStage,
+    stage: BenchStage,
     worker: Worker,
     some: Sequence[BusyFeed],
     seed: int,
@@ -236,162 +242,55 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else nan
 
 
-def p50_and_p99(values: Sequence[float]) -> tuple[float, float]:
-    """Of no values: nan."""
-    if not values:
-        return nan, nan
-    p50, p99 = np.quantile(values, (0.5, 0.99)).tolist()
-    return p50, p99
-
-
 # -- the push path -----------------------------------------------------------------------------------------
-
-IDLE, BUSY, CONTENDED = "idle", "busy", "contended"
-
-
-@dataclass(frozen=True, slots=True)
-class PushPhase:
-    """One way, over all rounds: from publish to the subscriber's event."""
-
-    name: str
-    events: int
-    p50_ms: float
-    p99_ms: float
-    p50_ratio: float  # by that of the idle phase of the same round, median over rounds
-    p99_ratio: float
-    server_cores: float
-    warehouse_cores: float  # busy processes, where there are some instead
-    machine_cores: float  # everything on this machine
-
-
-@dataclass(frozen=True, slots=True)
-class PushSection:
-    """Idle, busy, and idle beside plain processes that take as much CPU as a busy warehouse does."""
-
-    rows_s: float
-    answers_s: float  # long questions answered a second while it was busy
-    nice: int  # of the warehouse's processes
-    cores: int
-    phases: tuple[PushPhase, ...]
-
-    def phase(self, name: str) -> PushPhase:
-        """One of them."""
-        return next(phase for phase in self.phases if phase.name == name)
-
-    def contention(self, ratio: Callable[[PushPhase], float]) -> float:
-        """Which part of the growth a plain process of the same CPU time and niceness causes as well; nan: it does not
-        grow."""
-        grown = ratio(self.phase(BUSY)) - 1
-        return min(1.0, max(0.0, (ratio(self.phase(CONTENDED)) - 1) / grown)) if grown > 0 else nan
-
-
-@dataclass(frozen=True, slots=True)
-class Pushed:
-    """What came of one phase of pushes."""
-
-    ms: list[float]
-    answers: int
-    seconds: float
-    server_s: float
-    warehouse_s: float
-    machine_s: float
 
 
 async def push(settings: LiveWarehouseSettings, tick: Tick) -> PushSection:
     """At a server whose warehouse loads and answers without a pause, beside one that nobody asks."""
     tables = [feed.table for feed in feeds(settings.rows_s, settings.keys)]
 
-    async def ask(stage: WarehouseStage) -> None:
+    async def ask(stage: BenchStage) -> None:
         for table in tables:  # so that its file is there
             await stage.control.query(f"SELECT COUNT(*) FROM {table}", timeout=PATIENCE_S)
 
-    return await push_beside(settings, tick, ask, {"what": "grind", "tables": tables, "at_once": settings.grinders})
+    return await push_loaded(settings, tick, ask, {"what": "grind", "tables": tables, "at_once": settings.grinders})
 
 
-async def push_beside(
+async def push_loaded(
     settings: LiveWarehouseSettings,
     tick: Tick,
-    prepare: Callable[[WarehouseStage], Awaitable[None]],
+    prepare: Callable[[BenchStage], Awaitable[None]],
     beside: Mapping[str, Any],
     module: str = WORKERS,
 ) -> PushSection:
-    """The same pushes and the same updates: at a server that nobody asks, at one that was prepared and of which another
-    client asks something (`beside`, a task of such a client), and at the first one again beside plain busy
-    processes."""
+    """The same pushes and the same updates: at a server that nobody asks, and at one that was prepared and of which
+    another client asks something (`beside`, a task of such a client)."""
     some = feeds(settings.rows_s, settings.keys)
-    clients = ["loader", "pusher", "listener", "grinder"]
-    spinners = ["spinner-1", "spinner-2"]
-    found: dict[str, list[Pushed]] = {IDLE: [], BUSY: [], CONTENDED: []}
+    loads = [asdict(feed) for feed in some]
     async with AsyncExitStack() as stack:
         tick("push path, filling tables")
-        quiet = await stack.enter_async_context(staged([*clients, *spinners], clients=module))
+        quiet = await stack.enter_async_context(staged([LOADER, GRINDER, *PUSH_CLIENTS], module))
         asked = await stack.enter_async_context(staged([]))
-        workers = quiet.workers
+        loader, grinder = quiet.workers[LOADER], quiet.workers[GRINDER]
+
+        async def begin(stage: BenchStage, busy: bool) -> None:
+            await asyncio.gather(*(one.ask("open", url=stage.server, name=one.name) for one in (loader, grinder)))
+            await loader.ask("load", feeds=loads, seed=settings.seed)
+            if busy:
+                await grinder.ask(**beside)
+
+        async def end(stage: BenchStage, busy: bool) -> int:
+            answers = (await grinder.ask("end"))["answers"] if busy else 0
+            await loader.ask("end")
+            return int(answers)
+
         for stage in (quiet, asked):
-            await workers["loader"].ask("open", url=stage.server, name="loader")
+            await loader.ask("open", url=stage.server, name=LOADER)
             await stage.control.execute(CREATE_PUSHES)
-            await _fill(stage, workers["loader"], some, settings.seed, declare=False, ask=False)
+            await _fill(stage, loader, some, settings.seed, declare=False, ask=False)
         await prepare(asked)
-        nice = asked.nice()
-        for turn in range(settings.push_rounds + 1):
-            for name, stage in ((IDLE, quiet), (BUSY, asked), (CONTENDED, quiet)):
-                tick(f"push path, round {turn} of {settings.push_rounds}, {name}" if turn else f"push path, {name}")
-                spin = found[BUSY][-1].warehouse_s / found[BUSY][-1].seconds if name == CONTENDED else 0.0
-                for spinner in spinners if spin else []:
-                    await workers[spinner].ask("spin", share=min(1.0, spin / len(spinners)), nice=nice)
-                pushed = await _pushed(stage, workers, settings, some, clients, beside if name == BUSY else None)
-                spun = [(await workers[spinner].ask("end"))["cpu_s"] for spinner in spinners if spin]
-                found[name].append(replace(pushed, warehouse_s=pushed.warehouse_s + sum(spun)))
-    for of in found.values():
-        del of[0]  # the first round only warms up
-    phases = tuple(push_phase(name, of, found[IDLE]) for name, of in found.items())
-    busy = found[BUSY]
-    answers_s = sum(one.answers for one in busy) / sum(one.seconds for one in busy)
-    return PushSection(settings.rows_s, answers_s, nice, os.cpu_count() or 1, phases)
-
-
-async def _pushed(
-    stage: WarehouseStage,
-    workers: Mapping[str, Worker],
-    settings: LiveWarehouseSettings,
-    some: Sequence[BusyFeed],
-    clients: Sequence[str],
-    beside: Mapping[str, Any] | None,
-) -> Pushed:
-    await asyncio.gather(*(workers[name].ask("open", url=stage.server, name=name) for name in clients))
-    await workers["listener"].ask("hear")
-    await workers["loader"].ask("load", feeds=[asdict(feed) for feed in some], seed=settings.seed)
-    if beside is not None:
-        await workers["grinder"].ask(**beside)
-    began, cpu, machine = monotonic(), stage.cpu_s(), busy_cores_s()
-    await workers["pusher"].ask("push", rate=settings.push_rate, seconds=settings.push_s)
-    heard = await workers["listener"].ask("end")
-    seconds, after, machine_after = monotonic() - began, stage.cpu_s(), busy_cores_s()
-    ground = await workers["grinder"].ask("end") if beside is not None else {"answers": 0}
-    await workers["loader"].ask("end")
-    if not heard["ms"]:
-        raise MeasurementFailed("no event came of all that was published")
-    used = (after[0] - cpu[0], after[1] - cpu[1], machine_after - machine)
-    return Pushed(heard["ms"], ground["answers"], seconds, *used)
-
-
-def push_phase(name: str, of: Sequence[Pushed], idle: Sequence[Pushed]) -> PushPhase:
-    """All rounds of one way, beside those of the idle one."""
-    p50, p99 = p50_and_p99([ms for one in of for ms in one.ms])
-    by_round = [p50_and_p99(one.ms) for one in of]
-    idle_by_round = [p50_and_p99(one.ms) for one in idle]
-    seconds = sum(one.seconds for one in of)
-    return PushPhase(
-        name,
-        sum(len(one.ms) for one in of),
-        p50,
-        p99,
-        median(a[0] / b[0] for a, b in zip(by_round, idle_by_round, strict=True)),
-        median(a[1] / b[1] for a, b in zip(by_round, idle_by_round, strict=True)),
-        sum(one.server_s for one in of) / seconds,
-        sum(one.warehouse_s for one in of) / seconds,
-        sum(one.machine_s for one in of) / seconds,
-    )
+        load = PushLoad(settings.push_rate, settings.push_s, settings.push_rounds, begin, end)
+        return await push_beside(load, quiet, asked, settings.rows_s, tick)
 
 
 # -- point queries -----------------------------------------------------------------------------------------
@@ -431,14 +330,13 @@ async def points(settings: LiveWarehouseSettings, tick: Tick) -> PointSection:
     asked: dict[tuple[str, float], list[float]] = {way: [] for way in POINT_WAYS}
     bare: dict[tuple[str, float], list[float]] = {way: [] for way in POINT_WAYS}
     table, keys = "POINTS", settings.point_rows
-    async with staged(["direct", "gateway"], nodes=1) as stage:
+    async with staged(["direct", "gateway"], WORKERS, nodes=1) as stage:
         tick("point queries, filling the table")
-        await stage.workers["gateway"].ask("open", url=stage.cluster.gateways[0].endpoint, name="gateway")
+        await stage.workers["gateway"].ask("open", url=stage.gateways[0], name="gateway")
         await stage.control.execute(create(table))
         await stage.workers["direct"].ask("fill", table=table, keys=keys, seed=settings.seed)
         await stage.control.query(f"SELECT COUNT(*) FROM {table}", timeout=PATIENCE_S)
-        for turn in range(settings.point_rounds + 1):
-            tick(f"point queries, round {turn} of {settings.point_rounds}" if turn else "point queries, first round")
+        for turn in turns(settings.point_rounds, tick, "point queries"):
             for way, freshness in POINT_WAYS:
                 how = {"table": table, "keys": keys, "count": settings.points, "freshness": freshness}
                 said = await stage.workers[way].ask("points", seed=f"{settings.seed}/{turn}", **how)

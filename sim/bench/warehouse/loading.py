@@ -18,18 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log.history import Life
-from hullcast.broker.log.record import NOBODY, RecordKind
-from hullcast.broker.log.recovery import open_directory
-from hullcast.broker.server.changing import apply_record
-from hullcast.broker.sql.create import CreateTable, parse_statement
 from hullcast.broker.warehouse.files import open_for_reading
 from hullcast.broker.warehouse.loader import Loader
-from hullcast.network.wire import bodies
 from hullcast.network.wire.arrays import Floats, Ints
-from hullcast.network.wire.values import rows_to_columns
-from hullcast.sim.bench.timing import MeasurementFailed
+from hullcast.sim.bench.frame.log import WrittenLog
+from hullcast.sim.bench.frame.timing import MeasurementFailed, turns
 from hullcast.sim.bench.warehouse.workload import GROUPS
 from hullcast.sim.seeds import generator
 
@@ -102,12 +96,10 @@ class _LoadedTable:
         self.case, self._path, self._rows = case, path, rows
         self._draw = generator(seed, "bench/warehouse/loading", case.name)
         self._keys = 0  # keys so far, from 0 on
-        self._data = open_directory(path, ServedEngine(), apply_record, history_bytes=1 << 40)
-        for table in (TABLE, *self._others()):
-            self._data.log.append(RecordKind.STATEMENT, case.create(table).encode(), first=1, count=0)
-        statement = parse_statement(case.create(TABLE))
-        assert isinstance(statement, CreateTable), "as written above"
-        self._life = Life(statement.table, 0)
+        self._log = WrittenLog(path)
+        self._life = Life(self._log.create(case.create(TABLE)), 0)
+        for table in self._others():
+            self._log.create(case.create(table))
         self._loader = Loader(path)
         self._plain = sqlite3.connect(path / "plain.sqlite", isolation_level=None)
         self._plain.execute("PRAGMA journal_mode = WAL")
@@ -124,16 +116,13 @@ class _LoadedTable:
         keys: list[Any] = [f"key-{i:09d}" for i in ids.tolist()] if self.case.text else ids.tolist()
         columns: dict[str, Any] = {"ID": keys, "GRP": ids % GROUPS, "V": values}
         batch = self.case.batch if how != "first" else BATCH
-        log = self._data.log
         for start in range(0, len(ids), batch):
-            some = rows_to_columns({name: column[start : start + batch] for name, column in columns.items()})[0]
-            count = min(batch, len(ids) - start)
+            some = {name: column[start : start + batch] for name, column in columns.items()}
             for table in (*self._others(), TABLE):
-                payload = bodies.encode(bodies.Publish(table, some, None, NOBODY, 0))
-                log.append(RecordKind.BATCH, payload, first=log.seq + 1, count=count)
-        log.write_and_sync()
+                self._log.append(table, some)
+        self._log.sync()
         began = perf_counter()
-        loaded = self._loader.load(self._life, log.seq)
+        loaded = self._loader.load(self._life, self._log.seq)
         took_s = perf_counter() - began
         ready = list(zip(keys, (ids % GROUPS).tolist(), values.tolist(), strict=True))
         began = perf_counter()
@@ -154,7 +143,7 @@ class _LoadedTable:
         """Close all; both files must hold the same rows."""
         everything = f"SELECT * FROM {TABLE} ORDER BY ID"
         database = open_for_reading(self._path, [self._life])
-        with closing(self._data), closing(self._loader), closing(self._plain), closing(database):
+        with closing(self._log), closing(self._loader), closing(self._plain), closing(database):
             same = database.execute(everything).fetchall() == self._plain.execute(everything).fetchall()
         if not same:
             raise MeasurementFailed(f"{self.case.name}: the file is not what plain SQLite has")
@@ -162,19 +151,18 @@ class _LoadedTable:
 
 def loading(rows: int, singles: int, rounds: int, seed: int, tick: Callable[[str], None]) -> tuple[LoadingLine, ...]:
     """Measure all cases: loads of so many rows (of `singles`, where each row is a record of its own)."""
-    turns: list[list[LoadTurn]] = [[] for _ in CASES]
+    done: list[list[LoadTurn]] = [[] for _ in CASES]
     with tempfile.TemporaryDirectory(prefix="hullcast-bench-", ignore_cleanup_errors=True) as folder:
         tables = [
             _LoadedTable(Path(folder) / str(number), case, rows if case.batch > 1 else singles, seed)
             for number, case in enumerate(CASES)
         ]
-        for turn in range(rounds + 1):
-            tick(f"loading, round {turn} of {rounds}" if turn else "loading, new files")
-            for of, table in zip(turns, tables, strict=True):
+        for turn in turns(rounds, tick, "loading"):
+            for of, table in zip(done, tables, strict=True):
                 of.append(table.turn(table.case.keys if turn else "first"))
         for table in tables:
             table.close()
-    return tuple(_line(case.name, of) for case, of in zip(CASES, turns, strict=True))
+    return tuple(_line(case.name, of) for case, of in zip(CASES, done, strict=True))
 
 
 def _line(name: str, turns: list[LoadTurn]) -> LoadingLine:

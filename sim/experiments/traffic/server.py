@@ -1,7 +1,7 @@
 """Tables 5.2 and 5.3, Figures 5.6 and 5.7: messages that the server sends, and the time that it takes.
 
-What is measured is what `hullcast bench engine` measures (sim/bench/tables.py). Time is that of this machine, and other
-work on it disturbs: the sections say so, and a statement about time is judged only where rounds agree.
+What is measured is what `hullcast bench engine` measures (sim/bench/engine/tables.py). Time is that of this machine,
+and other work on it disturbs: the sections say so, and a statement about time is judged only where rounds agree.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hullcast.sim.bench.engine import EngineSettings, machine
-from hullcast.sim.bench.figures import draw_rows, draw_subscriptions
-from hullcast.sim.bench.tables import (
+from hullcast.sim.bench.engine.benchmark import EngineSettings
+from hullcast.sim.bench.engine.figures import draw_rows, draw_subscriptions
+from hullcast.sim.bench.engine.tables import (
     THESIS_GROWTH,
     THESIS_UNICAST,
     RatePoint,
@@ -26,7 +26,8 @@ from hullcast.sim.bench.tables import (
     by_subscriptions,
     chance,
 )
-from hullcast.sim.bench.timing import Spread
+from hullcast.sim.bench.frame.machine import machine
+from hullcast.sim.bench.frame.timing import Spread
 from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.run import ExperimentRun
 from hullcast.sim.experiments.steps import write_rows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hullcast.sim.bench.engine import FULL as ENGINE
-from hullcast.sim.bench.engine import EngineSettings
+from hullcast.sim.bench.engine.benchmark import FULL as ENGINE
+from hullcast.sim.bench.engine.benchmark import EngineSettings
 from hullcast.sim.overlay.tree import FANOUT
 
 

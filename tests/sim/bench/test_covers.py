@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from hullcast.clients.cli import main as cli
-from hullcast.sim.bench.covers import CoverSettings, CoversReport, measure_covers, steps
-from hullcast.sim.bench.engine import write_json
-from hullcast.sim.bench.report import show_covers
+from hullcast.sim.bench.covers import COVERS, CoverLines, CoverSettings
+from hullcast.sim.bench.frame.benchmark import BenchReport
+from hullcast.sim.bench.frame.report import show, to_json, write_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,16 +23,22 @@ TINY = CoverSettings(
 
 
 @pytest.fixture(scope="module")
-def report() -> CoversReport:
+def report() -> BenchReport:
     ticks: list[str] = []
-    report = measure_covers(TINY, ticks.append)
-    assert len(ticks) == steps(TINY)
+    report = COVERS.measure(TINY, tick=ticks.append, look_s=0)
+    assert len(ticks) == COVERS.steps(TINY)
     return report
 
 
-def test_covers_send_all_that_is_needed_and_less_with_more_boxes(report: CoversReport) -> None:
-    for form, split in {(line.form, line.split) for line in report.lines}:
-        lines = {(line.way, line.singly): line for line in report.lines if (line.form, line.split) == (form, split)}
+@pytest.fixture
+def found(report: BenchReport) -> CoverLines:
+    lines: CoverLines = report.found["covers"]
+    return lines
+
+
+def test_covers_send_all_that_is_needed_and_less_with_more_boxes(found: CoverLines) -> None:
+    for form, split in {(line.form, line.split) for line in found.lines}:
+        lines = {(line.way, line.singly): line for line in found.lines if (line.form, line.split) == (form, split)}
         exact, everything = lines["exact", False], lines["everything", False]
         assert exact.sent == exact.needed
         assert exact.needless == 0
@@ -43,20 +49,20 @@ def test_covers_send_all_that_is_needed_and_less_with_more_boxes(report: CoversR
         assert lines["16", False].bytes < exact.bytes
 
 
-def test_content_is_told_apart_better_than_chance(report: CoversReport) -> None:
-    sent = {line.split: line.sent for line in report.lines if (line.form, line.way) == ("MIN", "1")}
+def test_content_is_told_apart_better_than_chance(found: CoverLines) -> None:
+    sent = {line.split: line.sent for line in found.lines if (line.form, line.way) == ("MIN", "1")}
     assert sent["content"] < sent["random"]
 
 
-def test_the_report_is_shown_and_written(report: CoversReport, tmp_path: Path) -> None:
+def test_the_report_is_shown_and_written(report: BenchReport, tmp_path: Path) -> None:
     text = StringIO()
-    show_covers(report, Console(file=text, width=80))
+    show(report, Console(file=text, width=80))
     for expected in ("MIN, 400 subscriptions", "SUM", "one by one", "needless"):
         assert expected in text.getvalue()
-    write_json(report, tmp_path / "deep" / "covers.json")
+    write_json(to_json(report), tmp_path / "deep" / "covers.json")
     read = json.loads((tmp_path / "deep" / "covers.json").read_text())
     assert read["settings"]["gateways"] == 3
-    assert len(read["lines"]) == len(report.lines)
+    assert len(read["lines"]) == len(report.found["covers"].lines)
     assert {"cpu", "cores"} <= read["machine"].keys()
 
 

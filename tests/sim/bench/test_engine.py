@@ -12,23 +12,13 @@ import pytest
 from rich.console import Console
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.bench import figures
-from hullcast.sim.bench.baselines import ceiling_subject, per_subscriber_rate, requery_us
-from hullcast.sim.bench.engine import (
-    FULL,
-    QUICK,
-    SECTIONS,
-    EngineReport,
-    EngineSettings,
-    run,
-    steps,
-    to_json,
-    write_json,
-)
+from hullcast.sim.bench.engine.baselines import ceiling_subject, per_subscriber_rate, requery_us
+from hullcast.sim.bench.engine.benchmark import ENGINE, FULL, QUICK, EngineSettings
+from hullcast.sim.bench.engine.subjects import engine_subject, kernel_subject
+from hullcast.sim.bench.frame.benchmark import BenchReport
+from hullcast.sim.bench.frame.report import draw, show, to_json, write_json
+from hullcast.sim.bench.frame.timing import Run, messages_per_update, ratio, spread
 from hullcast.sim.bench.nodes import kernel_ns
-from hullcast.sim.bench.report import show
-from hullcast.sim.bench.subjects import engine_subject, kernel_subject
-from hullcast.sim.bench.timing import Run, messages_per_update, ratio, spread
 from hullcast.sim.output.goals import Goal
 from hullcast.sim.traces.table51 import Workload
 
@@ -54,20 +44,17 @@ TINY = EngineSettings(
 
 
 @pytest.fixture(scope="module")
-def report() -> EngineReport:
+def report() -> BenchReport:
     ticks: list[str] = []
-    report = run(TINY, tick=ticks.append)
-    assert len(ticks) == steps(TINY)
+    report = ENGINE.measure(TINY, tick=ticks.append, look_s=0)
+    assert len(ticks) == ENGINE.steps(TINY)
     return report
 
 
-def test_all_sections_are_measured_and_shown(report: EngineReport) -> None:
-    assert report.rows is not None
-    assert report.subscriptions is not None
-    assert report.throughput is not None
-    assert [line.rows for line in report.rows.lines] == [200, 2_000]
-    assert [line.subscriptions for line in report.subscriptions.lines] == [100, 400]
-    assert len(report.throughput.by_type) == 10
+def test_all_sections_are_measured_and_shown(report: BenchReport) -> None:
+    assert [line.rows for line in report.found["rows"].lines] == [200, 2_000]
+    assert [line.subscriptions for line in report.found["subscriptions"].lines] == [100, 400]
+    assert len(report.found["throughput"].by_type) == 10
     text = StringIO()
     show(report, Console(file=text, width=80))
     for expected in ("Table 5.2", "Table 5.3", "band join", "goals", "PASS"):
@@ -75,9 +62,9 @@ def test_all_sections_are_measured_and_shown(report: EngineReport) -> None:
     assert "…" not in text.getvalue()  # all fits in 80 columns
 
 
-def test_the_file_holds_machine_settings_sections_and_goals(report: EngineReport, tmp_path: Path) -> None:
+def test_the_file_holds_machine_settings_sections_and_goals(report: BenchReport, tmp_path: Path) -> None:
     path = tmp_path / "deep" / "report.json"
-    write_json(report, path)
+    write_json(to_json(report), path)
     read = json.loads(path.read_text())
     assert read == json.loads(json.dumps(to_json(report)))
     assert read["format"] == 1
@@ -88,21 +75,21 @@ def test_the_file_holds_machine_settings_sections_and_goals(report: EngineReport
     assert all(goal.keys() == {"name", "target", "measured", "share", "passed"} for goal in read["goals"])
 
 
-def test_figures_are_drawn(report: EngineReport, tmp_path: Path) -> None:
+def test_figures_are_drawn(report: BenchReport, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    written = figures.draw(report, tmp_path)
+    written = draw(report, tmp_path)
     assert [path.name for path in written] == ["fig_5_6.png", "fig_5_7.png", "throughput.png"]
     for path in written:
         assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_one_section_alone_leaves_the_others_out(report: EngineReport) -> None:
-    alone = run(TINY, ["subscriptions"])
-    assert alone.rows is None
-    assert alone.throughput is None
+def test_one_section_alone_leaves_the_others_out(report: BenchReport) -> None:
+    alone = ENGINE.measure(TINY, ["subscriptions"], look_s=0)
+    assert list(alone.found) == ["subscriptions"]
+    assert to_json(alone)["rows"] is None
     assert len(alone.goals) == 1
     with pytest.raises(UsageError, match="no section 'none'"):
-        run(TINY, ["none"])
+        ENGINE.measure(TINY, ["none"])
 
 
 def test_unicast_grows_with_subscriptions_and_descriptions_do_not() -> None:
@@ -159,7 +146,7 @@ def test_the_quick_form_covers_the_ends_of_the_full_one() -> None:
     for name in ("rows", "sweep"):
         full, quick = getattr(FULL, name), getattr(QUICK, name)
         assert (full[0], full[-1]) == (quick[0], quick[-1])
-    assert set(SECTIONS) == {"rows", "subscriptions", "throughput"}
+    assert {section.name for section in ENGINE.sections} == {"rows", "subscriptions", "throughput"}
     assert np.all(np.diff(FULL.curve) > 0)
 
 
@@ -167,5 +154,5 @@ def test_a_missing_package_is_named_before_anything_is_measured(monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "psutil", None)  # as if it were not installed
     ticks: list[str] = []
     with pytest.raises(UsageError, match=r"install it: pip install 'hullcast\[bench\]'"):
-        run(TINY, (), ticks.append)
+        ENGINE.measure(TINY, (), ticks.append)
     assert ticks == []

@@ -12,23 +12,22 @@ from rich.console import Console
 
 from hullcast.clients.cli import main as cli
 from hullcast.network.wire import frames
-from hullcast.sim.bench.engine import write_json
-from hullcast.sim.bench.hop.floor import Carried, Floor
-from hullcast.sim.bench.hop.measure import (
+from hullcast.sim.bench.frame.benchmark import BenchReport
+from hullcast.sim.bench.frame.report import draw, show, to_json, write_json
+from hullcast.sim.bench.hop.benchmark import (
     BUDGET,
     FULL_HOP,
+    HOP,
     LOG,
     QUICK_HOP,
     SEND,
-    STEPS,
     WAKE,
-    HopReport,
+    HopFigures,
     HopSettings,
-    run_hop,
     stage_lines,
     used,
 )
-from hullcast.sim.bench.hop.report import draw_hop, show_hop
+from hullcast.sim.bench.hop.floor import Carried, Floor
 from hullcast.sim.bench.hop.stages import PROCESSES, SERVER, STAGES, StageTimes, Stopwatch
 from tests.support.documents import text_of
 
@@ -49,35 +48,41 @@ TINY = HopSettings(
 
 
 @pytest.fixture(scope="module")
-def report() -> HopReport:
+def report() -> BenchReport:
     ticks: list[str] = []
-    report = run_hop(TINY, ticks.append)
-    assert len(ticks) == STEPS
+    report = HOP.measure(TINY, tick=ticks.append, look_s=0)
+    assert len(ticks) == HOP.steps(TINY)
     return report
 
 
-def test_every_process_is_timed_with_the_stages_it_has(report: HopReport) -> None:
-    found = {(one.process, one.rows): one for one in report.stages}
-    assert found.keys() == {(process, rows) for process in PROCESSES for rows in TINY.rows}
+@pytest.fixture
+def found(report: BenchReport) -> HopFigures:
+    figures: HopFigures = report.found["hop"]
+    return figures
+
+
+def test_every_process_is_timed_with_the_stages_it_has(found: HopFigures) -> None:
+    stages = {(one.process, one.rows): one for one in found.stages}
+    assert stages.keys() == {(process, rows) for process in PROCESSES for rows in TINY.rows}
     for rows in TINY.rows:
-        for process, stages in {
+        for process, names in {
             "publisher": {"decode", "session", "encode", "work", "rest"},
             "node, up": {"decode", "session", "encode", "rest"},
             "server": {"decode", "session", "routing", "encode", "work", "rest"},
             "node, down": {"decode", "session", "routing", "rest"},
             "subscriber": {"decode", "session", "work", "rest"},
         }.items():
-            us = found[process, rows].us
-            assert {stage for stage in us if us[stage] > 0} >= stages, (process, rows)
-        assert all(one.received >= 1 for one in report.stages)
-        assert found["publisher", rows].sent == 1
-    assert found["server", 100].us["work"] > found["server", 1].us["work"]
-    assert found["node, down", 100].bytes > 10 * found["node, down", 1].bytes
+            us = stages[process, rows].us
+            assert {stage for stage in us if us[stage] > 0} >= names, (process, rows)
+        assert all(one.received >= 1 for one in found.stages)
+        assert stages["publisher", rows].sent == 1
+    assert stages["server", 100].us["work"] > stages["server", 1].us["work"]
+    assert stages["node, down", 100].bytes > 10 * stages["node, down", 1].bytes
 
 
-def test_shares_add_up_and_each_line_has_its_verdict(report: HopReport) -> None:
+def test_shares_add_up_and_each_line_has_its_verdict(found: HopFigures) -> None:
     for process in PROCESSES:
-        lines = [line for line in report.lines if (line.process, line.rows) == (process, 1)]
+        lines = [line for line in found.lines if (line.process, line.rows) == (process, 1)]
         assert sum(line.share for line in lines) == pytest.approx(1, abs=0.01)
         assert all(line.kept == (line.us <= line.budget_us) for line in lines)
         assert {line.stage for line in lines if line.floor_us is not None} >= {"wake-up"}
@@ -95,35 +100,35 @@ def test_budgets_are_multiples_of_what_the_machine_takes() -> None:
     assert next(line for line in stage_lines(times, faster) if line.stage == "decode").kept is False
 
 
-def test_the_machine_is_measured_with_messages_of_the_same_bytes(report: HopReport) -> None:
-    floor = report.floor
+def test_the_machine_is_measured_with_messages_of_the_same_bytes(found: HopFigures) -> None:
+    floor = found.floor
     # the mean of a stage need not be whole: numbers in its frames grow
-    sizes = {one.rows: round(one.bytes) for one in report.stages if one.process == "node, down"}
+    sizes = {one.rows: round(one.bytes) for one in found.stages if one.process == "node, down"}
     assert {rows: one.bytes for rows, one in floor.carried.items()} == sizes
     assert all(one.bare_receive_us > 0 and one.receive_us > 0 for one in floor.carried.values())
     assert floor.log_us > 0
     assert floor.sync_us > 0
 
 
-def test_real_processes_are_counted(report: HopReport) -> None:
-    assert [load.rows for load in report.live] == list(TINY.rows)
-    for load in report.live:
+def test_real_processes_are_counted(found: HopFigures) -> None:
+    assert [load.rows for load in found.live] == list(TINY.rows)
+    for load in found.live:
         assert load.used.keys() == {"server", "root", "gateway-1", "client-1", "publisher"}
         assert load.used["server"].wakes > 0
         assert sum(one.us for one in load.used.values()) > 0
 
 
-def test_the_report_is_shown_written_and_drawn(report: HopReport, tmp_path: Path) -> None:
+def test_the_report_is_shown_written_and_drawn(report: BenchReport, tmp_path: Path) -> None:
     text = StringIO()
-    show_hop(report, Console(file=text, width=80))
+    show(report, Console(file=text, width=80))
     for expected in ("bare ZeroMQ, send", "node, down", "wake-up", "budget", "fdatasync", "frames/s of 100 rows"):
         assert expected in text.getvalue()
     assert "…" not in text.getvalue()  # all fits in 80 columns
-    write_json(report, tmp_path / "hop.json")
+    write_json(to_json(report), tmp_path / "hop.json")
     read = json.loads((tmp_path / "hop.json").read_text())
-    assert len(read["lines"]) == len(report.lines)
+    assert len(read["lines"]) == len(report.found["hop"].lines)
     assert {"user_us", "system_us", "loop_us", "wakes"} == read["live"][0]["used"]["server"].keys()
-    picture = draw_hop(report, tmp_path / "second.json")
+    (picture,) = draw(report, tmp_path, "second")
     assert picture.name == "second.png"  # a run does not overwrite the picture of another
     assert picture.read_bytes().startswith(b"\x89PNG")
 

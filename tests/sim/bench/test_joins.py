@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from io import StringIO
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.broker.joins.naive import NaivePlan
@@ -17,27 +15,25 @@ from hullcast.broker.joins.plan import Arrivals, Spans
 from hullcast.broker.reformulate.join import JoinChannel
 from hullcast.network.wire.arrays import Floats
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.bench.engine import write_json
+from hullcast.sim.bench.frame.benchmark import BenchReport
+from hullcast.sim.bench.frame.report import draw, to_json, write_json
+from hullcast.sim.bench.frame.timing import MeasurementFailed
+from hullcast.sim.bench.joins.benchmark import JOINS, _judged_histograms
 from hullcast.sim.bench.joins.cells import PlanCell, check_same_rows, measure, select_arrivals, select_tree
-from hullcast.sim.bench.joins.figures import draw_joins
-from hullcast.sim.bench.joins.live import LiveJoinSettings, live
+from hullcast.sim.bench.joins.live import LiveJoinSettings
 from hullcast.sim.bench.joins.probe import describe_every_pair
-from hullcast.sim.bench.joins.report import (
-    JOIN_SECTIONS,
-    JoinReport,
-    _of_histograms,
-    join_steps,
-    run_joins,
-    show_joins,
-)
 from hullcast.sim.bench.joins.sections import FULL_JOINS, QUICK_JOINS, JoinSettings
-from hullcast.sim.bench.timing import MeasurementFailed
+from hullcast.sim.output.goals import Goal
 from hullcast.sim.traces.merchants import CREATES, JOIN, QUANTITIES, TABLES, Merchants, answers
 from hullcast.sim.traces.table41 import Table41
+from tests.sim.bench.reports import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+TINY_LIVE = LiveJoinSettings(
+    rows=300, meeting=30, merchants=60, width=500.0, clients=2, gateways=1, batch=20, warm=1, batches=4, probe_batches=2
+)
 TINY = JoinSettings(
     rows=2_000,
     queries=1_000,
@@ -56,62 +52,56 @@ TINY = JoinSettings(
     mixed_arrivals=20,
     rounds=2,
     budget_s=0.0,
+    live=TINY_LIVE,
 )
-TINY_LIVE = LiveJoinSettings(
-    rows=300, meeting=30, merchants=60, width=500.0, clients=2, gateways=1, batch=20, warm=1, batches=4, probe_batches=2
-)
-MEASURED_HERE = [name for name in JOIN_SECTIONS if name != "live"]
+MEASURED_HERE = [section.name for section in JOINS.sections if section.name != "live"]
 
 
 @pytest.fixture(scope="module")
-def report() -> JoinReport:
+def report() -> BenchReport:
     ticks: list[str] = []
-    report = run_joins(TINY, TINY_LIVE, MEASURED_HERE, ticks.append)
-    assert len(ticks) == join_steps(TINY, MEASURED_HERE)
+    report = JOINS.measure(TINY, MEASURED_HERE, ticks.append, look_s=0)
+    assert len(ticks) == JOINS.steps(TINY, MEASURED_HERE)
     return report
 
 
-def test_all_sections_are_measured_and_shown(report: JoinReport) -> None:
-    assert report.selects is not None
-    assert [chart.key for chart in report.selects] == ["4.7(i)", "4.7(ii)", "4.8(iii)", "4.8(iv)"]
-    assert [curve.name for curve in report.selects[0].curves] == [
+def test_all_sections_are_measured_and_shown(report: BenchReport) -> None:
+    assert [chart.key for chart in report.found["selects"]] == ["4.7(i)", "4.7(ii)", "4.8(iii)", "4.8(iv)"]
+    assert [curve.name for curve in report.found["selects"][0].curves] == [
         *("SSI", "SelectFirst", "JoinFirst-E", "JoinFirst-S", "NAIVE"),
     ]
-    text = StringIO()
-    show_joins(report, Console(file=text, width=80))
+    text = shown(report, 80)
     for expected in ("Figure 4.7(i)", "Figure 4.9", "Figure 4.10(ii)", "Figure 4.11", "Figure 4.12", "4.13", "goals"):
-        assert expected in text.getvalue()
-    assert "…" not in text.getvalue()  # all fits in 80 columns
+        assert expected in text
+    assert "…" not in text  # all fits in 80 columns
 
 
-def test_every_goal_of_plans_is_judged_and_every_figure_has_a_claim(report: JoinReport) -> None:
+def test_every_goal_of_plans_is_judged_and_every_figure_has_a_claim(report: BenchReport) -> None:
     assert len(report.goals) == 13
     assert {claim.figure[:4].rstrip("(") for claim in report.claims} == {
         *("4.7", "4.8", "4.9", "4.10", "4.11", "4.12", "4.13", "4.15"),
     }
 
 
-def test_workloads_have_the_groups_they_are_asked_for(report: JoinReport) -> None:
-    assert report.selects is not None
-    assert report.bands is not None
-    assert report.hotspots is not None
-    assert report.selects[1].taus == pytest.approx((30, 250), rel=0.15)
-    assert report.bands.by_groups.taus == pytest.approx((30, 100), rel=0.15)
-    assert report.hotspots.hot_groups == (10, 10, 10)
-    assert report.hotspots.hot_share == pytest.approx((0.2, 0.6, 1.0), abs=0.05)
+def test_workloads_have_the_groups_they_are_asked_for(report: BenchReport) -> None:
+    assert report.found["selects"][1].taus == pytest.approx((30, 250), rel=0.15)
+    assert report.found["bands"].by_groups.taus == pytest.approx((30, 100), rel=0.15)
+    assert report.found["hotspots"].hot_groups == (10, 10, 10)
+    assert report.found["hotspots"].hot_share == pytest.approx((0.2, 0.6, 1.0), abs=0.05)
 
 
-def test_the_error_of_equal_width_is_judged_too(report: JoinReport) -> None:
-    assert report.histogram is not None
-    easy, steep = (replace(report.histogram, ours=(0.01, 0.01), equal=(error, error)) for error in (0.69, 0.71))
-    assert [[goal.passed for goal in _of_histograms(case)[1]] for case in (easy, steep)] == [
+def test_the_error_of_equal_width_is_judged_too(report: BenchReport) -> None:
+    easy, steep = (
+        replace(report.found["histogram"], ours=(0.01, 0.01), equal=(error, error)) for error in (0.69, 0.71)
+    )
+    assert [[goal.passed for goal in _judged_histograms(case) if isinstance(goal, Goal)] for case in (easy, steep)] == [
         [True, False],
         [True, True],
     ]
 
 
-def test_the_file_holds_sections_claims_and_goals(report: JoinReport, tmp_path: Path) -> None:
-    write_json(report, tmp_path / "joins.json")
+def test_the_file_holds_sections_claims_and_goals(report: BenchReport, tmp_path: Path) -> None:
+    write_json(to_json(report), tmp_path / "joins.json")
     content = json.loads((tmp_path / "joins.json").read_text(encoding="utf-8"))
     assert content["live"] is None
     assert content["selects"][0]["curves"][0]["name"] == "SSI"
@@ -119,19 +109,19 @@ def test_the_file_holds_sections_claims_and_goals(report: JoinReport, tmp_path: 
     assert {"name", "target", "measured", "share", "passed"} == set(content["goals"][0])
 
 
-def test_a_picture_is_drawn_for_each_figure(report: JoinReport, tmp_path: Path) -> None:
-    names = [path.name for path in draw_joins(report, tmp_path)]
-    assert names == ["fig_4_7_4_8.png", "fig_4_10.png", "fig_4_9.png", "fig_4_11.png", "fig_4_12.png", "fig_4_13.png"]
+def test_a_picture_is_drawn_for_each_figure(report: BenchReport, tmp_path: Path) -> None:
+    names = [path.name for path in draw(report, tmp_path)]
+    assert names == ["fig_4_7_4_8.png", "fig_4_9.png", "fig_4_10.png", "fig_4_11.png", "fig_4_12.png", "fig_4_13.png"]
     assert all((tmp_path / name).stat().st_size > 10_000 for name in names)
 
 
 def test_an_unknown_section_is_refused() -> None:
     with pytest.raises(UsageError, match="no section 'x'; sections: selects, "):
-        run_joins(TINY, TINY_LIVE, ["x"])
+        JOINS.measure(TINY, ["x"])
 
 
 def test_quick_measures_a_part_of_what_full_does() -> None:
-    assert join_steps(QUICK_JOINS) < join_steps(FULL_JOINS)
+    assert JOINS.steps(QUICK_JOINS) < JOINS.steps(FULL_JOINS)
     assert max(QUICK_JOINS.sweep) == max(FULL_JOINS.sweep) == 100_000  # where the goals are
 
 
@@ -204,7 +194,7 @@ def test_a_server_can_be_made_to_describe_every_pair(
 
 @pytest.mark.slow
 def test_every_answer_is_right_over_a_cluster() -> None:
-    section = live(TINY_LIVE, lambda what: None)
+    section = JOINS.measure(TINY, ["live"], look_s=0).found["live"]
     for line, batches in ((section.ranges, 4), (section.probe, 2)):
         assert (line.checked, line.wrong) == (60, 0)
         assert line.changes == 20 * batches

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hullcast.sim.bench.engine import write_json
+from hullcast.sim.bench.frame.answers import range_minima
+from hullcast.sim.bench.frame.benchmark import BenchReport
+from hullcast.sim.bench.frame.report import show, to_json, write_json
 from hullcast.sim.bench.live.baselines import ChainSizes
-from hullcast.sim.bench.live.cluster import FULL_LIVE, QUICK_LIVE, LiveSettings
-from hullcast.sim.bench.live.measure import STEPS, range_minima, run_live
-from hullcast.sim.bench.live.report import LiveReport, show_live
+from hullcast.sim.bench.live.benchmark import FULL_LIVE, LIVE, QUICK_LIVE, LiveFigures, LiveSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,47 +43,53 @@ TINY = LiveSettings(
 
 
 @pytest.fixture(scope="module")
-def report() -> LiveReport:
+def report() -> BenchReport:
     ticks: list[str] = []
-    report = run_live(TINY, ticks.append)
-    assert len(ticks) == STEPS
+    report = LIVE.measure(TINY, tick=ticks.append, look_s=0)
+    assert len(ticks) == LIVE.steps(TINY)
     return report
 
 
-def test_every_answer_is_right_after_the_load(report: LiveReport) -> None:
-    assert (report.sustained.checked, report.sustained.wrong) == (400, 0)
-    assert report.sustained.checked_by_sql == 40
-    assert report.sustained.updates > 0
-    assert report.sustained.updates % TINY.batch == 0
+@pytest.fixture
+def found(report: BenchReport) -> LiveFigures:
+    figures: LiveFigures = report.found["live"]
+    return figures
 
 
-def test_events_are_sampled_and_publishes_timed(report: LiveReport) -> None:
-    latency, chain, single = report.latency, report.chain, report.single
+def test_every_answer_is_right_after_the_load(found: LiveFigures) -> None:
+    assert (found.sustained.checked, found.sustained.wrong) == (400, 0)
+    assert found.sustained.checked_by_sql == 40
+    assert found.sustained.updates > 0
+    assert found.sustained.updates % TINY.batch == 0
+
+
+def test_events_are_sampled_and_publishes_timed(found: LiveFigures) -> None:
+    latency, chain, single = found.latency, found.chain, found.single
     assert latency.samples > 0
     assert 0 < latency.p50_ms <= latency.p99_ms <= latency.max_ms
     assert 0 < chain.p50_ms <= chain.p99_ms <= chain.max_ms
     assert chain.updates_s > 0
     assert 0 < single.p50_ms <= single.p99_ms
-    assert report.installed.seconds > 0
+    assert found.installed.seconds > 0
 
 
-def test_costs_are_by_the_number_of_subscriptions_and_pruning_saves(report: LiveReport) -> None:
-    few, many = report.costs
+def test_costs_are_by_the_number_of_subscriptions_and_pruning_saves(found: LiveFigures) -> None:
+    few, many = found.costs
     assert (few.subscriptions, many.subscriptions) == (100, 400)
-    assert few.told < many.told < report.interval.pairs
-    assert 0 < few.server_bytes < many.server_bytes < report.unpruned_bytes
-    assert many.client_messages < report.interval.client_messages
-    assert report.interval.client_messages <= TINY.clients
+    assert few.told < many.told < found.interval.pairs
+    assert 0 < few.server_bytes < many.server_bytes < found.unpruned_bytes
+    assert many.client_messages < found.interval.client_messages
+    assert found.interval.client_messages <= TINY.clients
 
 
-def test_the_report_is_shown_and_written(report: LiveReport, tmp_path: Path) -> None:
+def test_the_report_is_shown_and_written(report: BenchReport, tmp_path: Path) -> None:
     text = StringIO()
-    show_live(report, Console(file=text, width=80))
+    show(report, Console(file=text, width=80))
     for expected in ("bare ZeroMQ chain", "where the limit is", "the CN way", "every answer right", "PASS"):
         assert expected in text.getvalue()
     assert "…" not in text.getvalue()  # all fits in 80 columns
     path = tmp_path / "live.json"
-    write_json(report, path)
+    write_json(to_json(report), path)
     read = json.loads(path.read_text())
     assert read["settings"]["clients"] == 2
     assert {"server", "root", "gateway-1", "client-1", "client-2", "publisher"} == read["sustained"]["busy"].keys()

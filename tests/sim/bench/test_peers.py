@@ -18,18 +18,18 @@ from rich.console import Console
 
 from hullcast.clients.processes.child import command, environment
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.bench.engine import write_json
+from hullcast.sim.bench.frame.report import draw, to_json, write_json
+from hullcast.sim.bench.peers.benchmark import PEERS_BENCH
 from hullcast.sim.bench.peers.catalogue import PEERS
 from hullcast.sim.bench.peers.cells import FULL_PEERS, QUICK_PEERS, Cell, PeerSettings, chosen, groups
-from hullcast.sim.bench.peers.figure import draw_peers
 from hullcast.sim.bench.peers.judge import wrong_answers, wrong_by_sql
-from hullcast.sim.bench.peers.measure import run_peers, steps
 from hullcast.sim.bench.peers.pathway_peer import Pathway
-from hullcast.sim.bench.peers.report import PeerLine, PeersReport, crossing, crossovers, peer_goals, show_peers, wins
+from hullcast.sim.bench.peers.report import PeerFigures, PeerLine, crossing, crossovers, peer_goals, wins
 from hullcast.sim.bench.peers.row_clients import LostUpdates, RowClient, packed
 from hullcast.sim.bench.peers.state import ClientState
 from hullcast.sim.bench.peers.workload import Job, Rows
 from hullcast.sim.output.goals import Goal, goals_table
+from tests.sim.bench.reports import report_of, shown
 
 TINY = PeerSettings(
     (Cell("single", 60, 3, 1), Cell("hundred-20000", 60, 3, 20, 1_000)),
@@ -50,9 +50,9 @@ def test_a_peer_that_is_installed_keeps_every_answer_right(name: str) -> None:
         pytest.skip(missing)
     ticks: list[str] = []
     settings = replace(TINY, peers=(name,))
-    report = run_peers(settings, ticks.append)
-    assert len(ticks) == steps(settings, [name]) == 2
-    single, offered = report.lines
+    report = PEERS_BENCH.measure(settings, tick=ticks.append, look_s=0)
+    assert len(ticks) == PEERS_BENCH.steps(settings) == 2
+    single, offered = report.found["peers"].lines
     for line in (single, offered):
         assert (line.failed, line.wrong) == ("", 0)
         assert line.updates > 0 < line.updates_s
@@ -70,7 +70,7 @@ def test_a_peer_that_is_installed_keeps_every_answer_right(name: str) -> None:
 
 def test_a_peer_that_is_not_installed_is_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hullcast.sim.bench.peers.nats_peers.executable", lambda name, *places: "")
-    report = run_peers(replace(TINY, peers=("nats",)))
+    report = PEERS_BENCH.measure(replace(TINY, peers=("nats",)), look_s=0).found["peers"]
     assert report.lines == ()
     assert "nats-server is not installed" in report.skipped["nats"]
 
@@ -78,7 +78,7 @@ def test_a_peer_that_is_not_installed_is_skipped_with_the_reason(monkeypatch: py
 def test_a_peer_that_fails_says_why_and_the_cells_after_it_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hullcast.sim.bench.peers.sqlite_peer.Sqlite.start", Pathway.start)  # takes 1,000 ranges
     cells = (Cell("single", 1_001, 1, 1), Cell("thousand", 1_001, 1, 1_000))
-    report = run_peers(replace(TINY, cells=cells, peers=("sqlite",)))
+    report = PEERS_BENCH.measure(replace(TINY, cells=cells, peers=("sqlite",)), look_s=0).found["peers"]
     assert [line.failed for line in report.lines] == [
         "not tried: it keeps each pair of a range and a row in it; at most 1,000 ranges here",
         "not tried, because single failed",
@@ -147,9 +147,8 @@ def test_a_listener_notices_a_message_that_was_lost(job: Job) -> None:
     assert listener.at == 25
 
 
-def report_of(*lines: PeerLine, cells: tuple[Cell, ...]) -> PeersReport:
-    machine = {"cpu": "a CPU", "cores": 2, "load": [0.1], "python": "3.11"}
-    return PeersReport(machine, replace(TINY, cells=cells), {"redis": "not here"}, lines)
+def figures_of(*lines: PeerLine, cells: tuple[Cell, ...]) -> PeerFigures:
+    return PeerFigures(replace(TINY, cells=cells), {"redis": "not here"}, lines)
 
 
 def line(peer: str, cell: str, cpu_us: float, **more: object) -> PeerLine:
@@ -176,22 +175,21 @@ def test_the_report_says_who_wins_where_and_judges_goals(tmp_path: Path) -> None
     lines += [line("hullcast-nodes", f"connections-{n}", 80.0) for n in (4, 16, 64)]
     lines += [line("nats", f"connections-{n}", 10.0 * n) for n in (4, 16)]
     lines += [line("nats", "connections-64", 640.0, failed="too many")]
-    report = report_of(*lines, cells=cells)
-    report = replace(report, goals=peer_goals(report))
-    (nodes, redis, nats, close) = wins(report)
+    found = figures_of(*lines, cells=cells)
+    report = report_of(PEERS_BENCH, found.settings, peers=found)
+    (nodes, redis, nats, close) = wins(found)
     assert nodes.startswith("hullcast-nodes wins: least CPU in single, connections-16; most updates/s in single")
     assert redis == "redis wins: lowest p50 in single-2000"  # a peer that did not keep up wins nothing
     assert close == "too close to say (the best two within 10%): least CPU in single-2000"
     assert nats == "nats wins: least CPU in connections-4; most updates/s in connections-4"
-    assert crossovers(report)[0].startswith("hullcast-nodes uses less CPU than nats from about 8.0 connections on")
+    assert crossovers(found)[0].startswith("hullcast-nodes uses less CPU than nats from about 8.0 connections on")
     assert {(goal.name, goal.passed) for goal in report.goals} == {
         ("hullcast-nodes: single rows, sustained", True),
         ("hullcast-nodes: single rows, CPU beside NATS", True),
         ("hullcast-nodes: 2,000 single rows/s, CPU beside NATS", False),  # not all was done with that
         ("hullcast-nodes: 2,000 single rows/s, p50", False),
     }
-    text = StringIO()
-    show_peers(report, Console(file=text, width=80))
+    text = shown(report, 80)
     for expected in (
         "0.8x",
         "hullcast-nodes*",
@@ -201,12 +199,15 @@ def test_the_report_says_who_wins_where_and_judges_goals(tmp_path: Path) -> None
         "nats failed: too many",
         "PASS",
     ):
-        assert expected in text.getvalue()
-    assert "…" not in text.getvalue()
-    write_json(report, tmp_path / "peers.json")
+        assert expected in text
+    assert "…" not in text
+    write_json(to_json(report), tmp_path / "peers.json")
     assert json.loads((tmp_path / "peers.json").read_text())["lines"][0]["peer"] == "hullcast-nodes"
-    assert draw_peers(report, tmp_path / "peers.json").read_bytes().startswith(b"\x89PNG")
-    alone = draw_peers(replace(report, settings=replace(report.settings, cells=cells[:2])), tmp_path / "two.json")
+    (picture,) = draw(report, tmp_path, "first")
+    assert picture.name == "first.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    few = replace(found, settings=replace(found.settings, cells=cells[:2]))
+    (alone,) = draw(replace(report, found={"peers": few}), tmp_path, "two")
     assert alone.read_bytes().startswith(b"\x89PNG")
 
 
@@ -225,9 +226,9 @@ def test_the_crossing_is_where_the_curve_stays_below() -> None:
 
 
 def test_only_picks_peers_and_cells_by_name() -> None:
-    assert chosen(QUICK_PEERS, [], tuple(PEERS)) == (QUICK_PEERS.peers, QUICK_PEERS.cells)
-    peers, cells = chosen(QUICK_PEERS, ["redis", "ten"], tuple(PEERS))
-    assert (peers, [cell.name for cell in cells]) == (("redis",), ["ten"])
+    assert chosen(QUICK_PEERS, [], tuple(PEERS)) == QUICK_PEERS
+    some = chosen(QUICK_PEERS, ["redis", "ten"], tuple(PEERS))
+    assert (some.peers, [cell.name for cell in some.cells]) == (("redis",), ["ten"])
     with pytest.raises(UsageError, match="no such peer or cell"):
         chosen(QUICK_PEERS, ["mosquitto"], tuple(PEERS))
 
@@ -239,7 +240,7 @@ def test_cells_have_names_of_their_own_and_goals_cells_to_be_judged_by() -> None
     assert sorted(names) == sorted(cell.name for some in groups(FULL_PEERS.cells) for cell in some)
     figures = {"p50_ms": 1.0, "p99_ms": 1.0, "client_bytes": 1.0}
     lines = [line(peer, cell.name, 1.0, **figures) for cell in QUICK_PEERS.cells for peer in QUICK_PEERS.peers]
-    assert len(peer_goals(report_of(*lines, cells=QUICK_PEERS.cells))) == 22
+    assert len(peer_goals(figures_of(*lines, cells=QUICK_PEERS.cells))) == 22
 
 
 def test_an_interrupt_leaves_no_process_behind() -> None:
@@ -264,5 +265,5 @@ def test_an_interrupt_leaves_no_process_behind() -> None:
 def test_a_crossing_before_the_fewest_connections_is_not_named() -> None:
     cells = tuple(Cell(f"connections-{n}", 50 * n, n, 1) for n in (16, 200))
     lines = [line("hullcast", cell.name, 40.0) for cell in cells] + [line("nats", cell.name, 160.0) for cell in cells]
-    (said,) = crossovers(report_of(*lines, cells=cells))
+    (said,) = crossovers(figures_of(*lines, cells=cells))
     assert "with every number of connections measured, 16 and more" in said

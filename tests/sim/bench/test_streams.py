@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from io import StringIO
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from hullcast.broker.streams.batch import StreamMoment, TupleBatch
 from hullcast.broker.streams.memory.bounded_join import BoundedJoin, JoinWindow
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.bench.engine import write_json
-from hullcast.sim.bench.streams import STREAM_SECTIONS
+from hullcast.sim.bench.frame.push import BUSY, CONTENDED, IDLE
+from hullcast.sim.bench.frame.report import draw, to_json, write_json
+from hullcast.sim.bench.frame.timing import MeasurementFailed, Spread
+from hullcast.sim.bench.streams.benchmark import (
+    FULL_STREAMS,
+    QUICK_STREAMS,
+    STREAMS,
+    StreamBenchSettings,
+    _goals_of_bursts,
+    _goals_of_decisions,
+    _goals_of_filters,
+    _goals_of_scheduling,
+)
 from hullcast.sim.bench.streams.bursts import (
     CHART,
     GROUP,
@@ -42,22 +51,8 @@ from hullcast.sim.bench.streams.engine import (
     plain_path,
 )
 from hullcast.sim.bench.streams.feeding import FedFigures, FedStream, feed, finish, opened, path_cells, table_cells
-from hullcast.sim.bench.streams.figures import draw_streams
 from hullcast.sim.bench.streams.live import FilterLine, FilterSection, LiveStreamSettings
 from hullcast.sim.bench.streams.memory import DECISION_STREAMS, decisions, drawn_arrivals
-from hullcast.sim.bench.streams.report import (
-    FULL_STREAMS,
-    QUICK_STREAMS,
-    StreamBenchReport,
-    StreamBenchSettings,
-    _of_bursts,
-    _of_decisions,
-    _of_filters,
-    _of_scheduling,
-    run_streams,
-    show_streams,
-    stream_steps,
-)
 from hullcast.sim.bench.streams.scheduling import SchedulingCase, scheduling, unlike_queries
 from hullcast.sim.bench.streams.workload import (
     QUOTES,
@@ -72,9 +67,8 @@ from hullcast.sim.bench.streams.workload import (
     ticks,
     time_after,
 )
-from hullcast.sim.bench.timing import MeasurementFailed, Spread
-from hullcast.sim.bench.warehouse.live import BUSY, CONTENDED, IDLE
 from hullcast.sim.experiments.studies.streams.workload import BURSTS, FOUR, FRACTION, POLICIES, load_of, policy_of
+from tests.sim.bench.reports import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,29 +89,21 @@ TINY = StreamBenchSettings(
 ENGINE = ["path", "join", "decisions", "scheduling", "bursts"]
 
 
-def shown(report: StreamBenchReport) -> str:
-    text = StringIO()
-    show_streams(report, Console(file=text, width=140))
-    return text.getvalue()
-
-
 def nothing(what: str) -> None:
     """No progress is shown."""
 
 
 def test_every_section_of_the_engine_is_measured_shown_and_drawn(tmp_path: Path) -> None:
     ticked: list[str] = []
-    report = run_streams(TINY, ENGINE, ticked.append)
-    assert len(ticked) == stream_steps(TINY, ENGINE)
-    assert report.join is not None
-    assert [line.name for line in report.join.lines] == [ALL_KEPT, ALL_LARGE, *BOUNDED]
-    results = {line.name: line.results for line in report.join.lines}
+    report = STREAMS.measure(TINY, ENGINE, ticked.append, look_s=0)
+    assert len(ticked) == STREAMS.steps(TINY, ENGINE)
+    assert [line.name for line in report.found["join"].lines] == [ALL_KEPT, ALL_LARGE, *BOUNDED]
+    results = {line.name: line.results for line in report.found["join"].lines}
     assert all(results[name] < results[ALL_LARGE] for name in BOUNDED)
-    assert report.decisions is not None
-    assert [stream.stream for stream in report.decisions.streams] == list(DECISION_STREAMS)
-    assert all(0 < line.produced <= 1 for stream in report.decisions.streams for line in stream.lines)
-    assert report.filters is None
-    assert report.derived is None
+    assert [stream.stream for stream in report.found["decisions"].streams] == list(DECISION_STREAMS)
+    assert all(0 < line.produced <= 1 for stream in report.found["decisions"].streams for line in stream.lines)
+    assert "filters" not in report.found
+    assert "derived" not in report.found
     text = shown(report)
     for title in (
         "path: selection",
@@ -128,11 +114,12 @@ def test_every_section_of_the_engine_is_measured_shown_and_drawn(tmp_path: Path)
         "goals",
     ):
         assert title in text
-    write_json(report, tmp_path / "streams.json")
+    write_json(to_json(report), tmp_path / "streams.json")
     assert json.loads((tmp_path / "streams.json").read_text(encoding="utf-8"))["derived"] is None
-    drawn = draw_streams(report, tmp_path)
+    drawn = draw(report, tmp_path)
     assert [one.name for one in drawn] == [
-        "streams_engine.png", "streams_decisions.png", "streams_scheduling.png", "streams_bursts.png",
+        "streams_path.png", "streams_join.png", "streams_decisions.png", "streams_scheduling.png",
+        "streams_bursts.png",
     ]  # fmt: skip
     assert all(one.stat().st_size > 10_000 for one in drawn)
 
@@ -190,14 +177,14 @@ def test_a_decision_is_judged_by_what_it_takes_more_than_a_join_without_a_bound(
         replace(stream, lines=tuple(replace(line, more_than_unbounded_us=us) for line in stream.lines))
         for us in (1.0, 0.9)
     )
-    assert [goal.passed for goal in _of_decisions(replace(section, streams=(slow, fast)))] == [False, True]
+    assert [goal.passed for goal in _goals_of_decisions(replace(section, streams=(slow, fast)))] == [False, True]
 
 
 def test_scheduling_is_judged_for_each_policy_but_not_where_few_tuples_come_at_once() -> None:
     cases = (SchedulingCase(2, 1_000, 2_000), SchedulingCase(5, 1_000, 2_000), SchedulingCase(2, 8, 400))
     loads = scheduling(cases, 1, 0, nothing)
     assert [load.case.name for load in loads][1] == "15 queues, 1,000 tuples at once"
-    assert len(_of_scheduling(loads)) == 2 * len(OPERATOR_POLICIES)
+    assert len(_goals_of_scheduling(loads)) == 2 * len(OPERATOR_POLICIES)
     assert all(line.steps > 0 and line.deciding > 0 for load in loads for line in load.lines)
 
 
@@ -235,7 +222,7 @@ def test_bursts_are_judged_by_the_median_of_draws() -> None:
 
     section = BurstSection(1, (line("chain", 1, 1, 1), line("fifo", 1.5, 2, 3), line("round-robin", 1.5, 1.9, 3)))
     assert section.ratios("fifo", simulated=True) == [1.5, 2.0, 3.0]
-    assert [goal.passed for goal in _of_bursts(section)] == [True, False]
+    assert [goal.passed for goal in _goals_of_bursts(section)] == [True, False]
 
 
 def test_filters_want_of_a_tuple_what_they_should_and_hits_are_counted_right() -> None:
@@ -260,9 +247,9 @@ def test_keys_are_the_same_however_they_are_cut_and_times_of_two_streams_alterna
 def test_a_lost_tuple_is_a_goal_missed() -> None:
     line = FilterLine(TICKS, 1.0, 1e5, 1e5, 9, 0, 0, 0.1, {}, Spread(2.0, 2.0, 2.0))
     section = FilterSection(10, 4, 2, (line, replace(line, source=TABLE, by_table=None, wrong=7)))
-    assert [goal.passed for goal in _of_filters(section)] == [True, True]
+    assert [goal.passed for goal in _goals_of_filters(section)] == [True, True]
     lost = replace(section, lines=(replace(line, missed=1, tuples_s=99_999.0),))
-    assert [goal.passed for goal in _of_filters(lost)] == [False, False]
+    assert [goal.passed for goal in _goals_of_filters(lost)] == [False, False]
 
 
 def test_a_join_that_is_not_right_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,26 +261,26 @@ def test_a_join_that_is_not_right_is_not_measured(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.slow
 def test_every_live_section_of_streams_runs(tmp_path: Path) -> None:
     ticked: list[str] = []
-    report = run_streams(TINY, ["filters", "derived"], ticked.append)
-    assert len(ticked) == stream_steps(TINY, ["filters", "derived"])
-    assert report.filters is not None
-    assert [(line.wrong, line.missed) for line in report.filters.lines] == [(0, 0)] * 4
-    assert all(line.events > 0 for line in report.filters.lines)
-    assert report.derived is not None
-    assert report.derived.wrong == 0
-    assert report.derived.results_s > 0
-    assert report.derived.heard > 0
-    assert [phase.name for phase in report.derived.pushes] == [IDLE, BUSY, CONTENDED]
-    assert report.derived.push(IDLE).warehouse_cores == 0  # nobody joins there
+    report = STREAMS.measure(TINY, ["filters", "derived"], ticked.append, look_s=0)
+    assert len(ticked) == STREAMS.steps(TINY, ["filters", "derived"])
+    assert [(line.wrong, line.missed) for line in report.found["filters"].lines] == [(0, 0)] * 4
+    assert all(line.events > 0 for line in report.found["filters"].lines)
+    assert report.found["derived"].wrong == 0
+    assert report.found["derived"].results_s > 0
+    assert report.found["derived"].heard > 0
+    assert [phase.name for phase in report.found["derived"].pushes] == [IDLE, BUSY, CONTENDED]
+    assert report.found["derived"].push(IDLE).warehouse_cores == 0  # nobody joins there
     assert "a join in a server" in shown(report)
-    assert [one.name for one in draw_streams(report, tmp_path)] == ["streams_filters.png", "streams_derived.png"]
+    assert [one.name for one in draw(report, tmp_path)] == ["streams_filters.png", "streams_derived.png"]
 
 
 def test_an_unknown_section_of_streams_is_refused() -> None:
     with pytest.raises(UsageError, match="no section 'x'; sections: path, "):
-        run_streams(TINY, ["x"])
+        STREAMS.measure(TINY, ["x"], look_s=0)
 
 
 def test_quick_measures_a_part_of_what_full_does_of_streams() -> None:
-    assert stream_steps(QUICK_STREAMS) < stream_steps(FULL_STREAMS)
-    assert stream_steps(TINY) == sum(stream_steps(TINY, [name]) for name in STREAM_SECTIONS)
+    assert STREAMS.steps(QUICK_STREAMS) < STREAMS.steps(FULL_STREAMS)
+    assert STREAMS.steps(TINY) == sum(
+        STREAMS.steps(TINY, [name]) for name in (section.name for section in STREAMS.sections)
+    )

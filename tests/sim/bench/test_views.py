@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from dataclasses import replace
-from io import StringIO
 from typing import TYPE_CHECKING
 
 import pytest
-from rich.console import Console
 
 from hullcast.broker.warehouse.view_loader import ViewLoader
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.bench.engine import write_json
-from hullcast.sim.bench.views.figures import draw_views
+from hullcast.sim.bench.frame.push import BUSY, CONTENDED, IDLE
+from hullcast.sim.bench.frame.report import draw, to_json, write_json
+from hullcast.sim.bench.views.benchmark import (
+    FULL_VIEWS,
+    QUICK_VIEWS,
+    VIEWS,
+    ViewSettings,
+    _goals_of_live,
+    _goals_of_plans,
+    _goals_of_upkeep,
+)
 from hullcast.sim.bench.views.live import (
     BEHIND,
     MACHINE,
@@ -25,21 +32,10 @@ from hullcast.sim.bench.views.live import (
     reasons,
 )
 from hullcast.sim.bench.views.log import OfferLog
-from hullcast.sim.bench.views.report import (
-    FULL_VIEWS,
-    QUICK_VIEWS,
-    ViewReport,
-    ViewSettings,
-    _of_live,
-    _of_plans,
-    _of_upkeep,
-    run_views,
-    show_views,
-    view_steps,
-)
 from hullcast.sim.bench.views.upkeep import CASES, EVERY, NAIVE, OURS, ReplayedView, answer, drop_index
 from hullcast.sim.bench.views.workload import OFFERS, OFFERS_EACH, SUPPLIERS, OfferChanges, first_rows
-from hullcast.sim.bench.warehouse.live import BUSY, CONTENDED, IDLE, LiveWarehouseSettings
+from hullcast.sim.bench.warehouse.live import LiveWarehouseSettings
+from tests.sim.bench.reports import report_of, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,37 +53,29 @@ TINY = ViewSettings(
 )  # fmt: skip
 
 
-def shown(report: ViewReport) -> str:
-    text = StringIO()
-    show_views(report, Console(file=text, width=120))
-    return text.getvalue()
-
-
 def test_upkeep_is_measured_shown_and_drawn(tmp_path: Path) -> None:
     ticks: list[str] = []
-    report = run_views(TINY, ["upkeep"], ticks.append)
-    assert len(ticks) == view_steps(TINY, ["upkeep"])
-    assert report.upkeep is not None
-    assert [line.name for line in report.upkeep.lines] == [case.name for case in CASES]
-    for line, case in zip(report.upkeep.lines, CASES, strict=True):
+    report = VIEWS.measure(TINY, ["upkeep"], ticks.append, look_s=0)
+    assert len(ticks) == VIEWS.steps(TINY, ["upkeep"])
+    assert [line.name for line in report.found["upkeep"].lines] == [case.name for case in CASES]
+    for line, case in zip(report.found["upkeep"].lines, CASES, strict=True):
         ways = {way.way: way for way in line.ways}
         assert list(ways) == [EVERY, NAIVE, OURS]
         assert ways[EVERY].propagations == 60 + case.asked
         assert line.every_ratio == pytest.approx(ways[EVERY].cpu_s / ways[OURS].cpu_s)
     assert len(report.goals) == 2
     assert "upkeep: us of CPU a change" in shown(report)
-    write_json(report, tmp_path / "views.json")
+    write_json(to_json(report), tmp_path / "views.json")
     assert json.loads((tmp_path / "views.json").read_text(encoding="utf-8"))["live"] is None
-    (picture,) = draw_views(report, tmp_path)
+    (picture,) = draw(report, tmp_path)
     assert picture.stat().st_size > 10_000
 
 
 def test_upkeep_is_judged_by_its_first_case() -> None:
-    report = run_views(TINY, ["upkeep"])
-    assert report.upkeep is not None
-    first, *others = report.upkeep.lines
+    report = VIEWS.measure(TINY, ["upkeep"], look_s=0)
+    first, *others = report.found["upkeep"].lines
     lines = (replace(first, every_ratio=2.0, naive_ratio=1.9), *others)
-    assert [goal.passed for goal in _of_upkeep(replace(report.upkeep, lines=lines))] == [True, False]
+    assert [goal.passed for goal in _goals_of_upkeep(replace(report.found["upkeep"], lines=lines))] == [True, False]
 
 
 @pytest.mark.parametrize("indexed", [True, False])
@@ -100,7 +88,7 @@ def test_a_view_without_an_index_is_right_as_well(tmp_path: Path, indexed: bool)
             drop_index(log.path, life, loader)
         view = ReplayedView(loader, life, None)
         assert view.rows(log.path) == answer(source)
-        changes = [(table.lower(), log.append(source.of(table, 1))) for table in source.which(50, 0.5)]
+        changes = [(table.lower(), log.append(table, source.of(table, 1))) for table in source.which(50, 0.5)]
         log.sync()
         view.turn(changes, 0.0, asked=True)
         assert view.rows(log.path) == answer(source) != answer(OfferChanges(5, 3, "here"))
@@ -108,7 +96,7 @@ def test_a_view_without_an_index_is_right_as_well(tmp_path: Path, indexed: bool)
 
 def test_changes_are_costs_of_offers_and_nations_of_suppliers() -> None:
     source, before = OfferChanges(5, 0, "a"), first_rows(5, 0)
-    offers, suppliers = source.of(OFFERS, 400).columns, source.of(SUPPLIERS, 5).columns
+    offers, suppliers = source.of(OFFERS, 400), source.of(SUPPLIERS, 5)
     assert (offers["SUPPKEY"] == before[OFFERS]["SUPPKEY"][offers["ID"]]).all()
     assert (offers["COST"] != before[OFFERS]["COST"][offers["ID"]]).mean() > 0.9
     assert (suppliers["ACCTBAL"] == before[SUPPLIERS]["ACCTBAL"][suppliers["SUPPKEY"]]).all()
@@ -116,36 +104,33 @@ def test_changes_are_costs_of_offers_and_nations_of_suppliers() -> None:
 
 
 def test_plans_are_timed_and_those_that_are_not_the_best_are_told() -> None:
-    report = run_views(TINY, ["plans"])
-    assert report.plans is not None
-    assert [line.tables for line in report.plans] == [2] * 4 + [4] * 4
-    assert all(line.best and line.expanded for line in report.plans)  # so few steps are easy
+    report = VIEWS.measure(TINY, ["plans"], look_s=0)
+    assert [line.tables for line in report.found["plans"]] == [2] * 4 + [4] * 4
+    assert all(line.best and line.expanded for line in report.found["plans"])  # so few steps are easy
     assert [goal.passed for goal in report.goals] == [True] * 4
     assert "gave up" not in shown(report)
-    late = (*report.plans[:-1], replace(report.plans[-1], seconds=10.0, above=1.07))
-    assert [goal.passed for goal in _of_plans(late, 120)] == [True, True, False, False]
-    assert "3 of 4 (within 7.0%)" in [goal.measured for goal in _of_plans(late, 120)]
-    assert "7.0%" in shown(replace(report, plans=late))
-    assert "gave up" in shown(replace(report, plans=late))
+    late = (*report.found["plans"][:-1], replace(report.found["plans"][-1], seconds=10.0, above=1.07))
+    assert [goal.passed for goal in _goals_of_plans(late)] == [True, True, False, False]
+    assert "3 of 4 (within 7.0%)" in [goal.measured for goal in _goals_of_plans(late)]
+    assert "7.0%" in shown(replace(report, found={"plans": late}))
+    assert "gave up" in shown(replace(report, found={"plans": late}))
 
 
 @pytest.mark.slow
 def test_every_live_section_runs(tmp_path: Path) -> None:
     ticks: list[str] = []
-    report = run_views(TINY, ["live", "push"], ticks.append)
-    assert len(ticks) == view_steps(TINY, ["live", "push"])
-    assert report.live is not None
-    assert report.live.right
-    assert report.live.answers > 0
-    assert report.live.within + report.live.beyond >= report.live.answers
-    assert report.live.changes_s > 0
-    assert report.push is not None
-    assert [phase.name for phase in report.push.phases] == [IDLE, BUSY, CONTENDED]
-    assert report.push.phase(IDLE).warehouse_cores == 0  # it has no views
-    assert report.push.phase(BUSY).warehouse_cores > 0
-    assert report.push.answers_s > 0
+    report = VIEWS.measure(TINY, ["live", "push"], ticks.append, look_s=0)
+    assert len(ticks) == VIEWS.steps(TINY, ["live", "push"])
+    assert report.found["live"].right
+    assert report.found["live"].answers > 0
+    assert report.found["live"].within + report.found["live"].beyond >= report.found["live"].answers
+    assert report.found["live"].changes_s > 0
+    assert [phase.name for phase in report.found["push"].phases] == [IDLE, BUSY, CONTENDED]
+    assert report.found["push"].phase(IDLE).warehouse_cores == 0  # it has no views
+    assert report.found["push"].phase(BUSY).warehouse_cores > 0
+    assert report.found["push"].answers_s > 0
     assert "goals" in shown(report)
-    assert [path.name for path in draw_views(report, tmp_path)] == ["views_live.png", "views_push.png"]
+    assert [path.name for path in draw(report, tmp_path)] == ["views_live.png", "views_push.png"]
 
 
 @pytest.mark.parametrize(
@@ -174,24 +159,23 @@ def _live(**figures: object) -> LiveViewSection:
 
 
 def test_promises_are_judged_as_the_server_counts_and_as_replies_say() -> None:
-    assert all(goal.passed for goal in _of_live(_live()))
-    verdicts = [goal.passed for goal in _of_live(_live(within=998, beyond=2, late=1, right=False))]
+    assert all(goal.passed for goal in _goals_of_live(_live()))
+    verdicts = [goal.passed for goal in _goals_of_live(_live(within=998, beyond=2, late=1, right=False))]
     assert verdicts == [False, True, True, True, False]
     slow = ComparedFigures(2.0, 2.0, 39.0, 40.0)
-    assert [goal.passed for goal in _of_live(_live(busy=slow))] == [True, True, True, False, True]
+    assert [goal.passed for goal in _goals_of_live(_live(busy=slow))] == [True, True, True, False, True]
 
 
 def test_a_promise_that_was_refused_is_told() -> None:
-    here = {"cpu": "x", "cores": 2, "load": [0.1], "python": "3", "others_cores": 0.0}
-    report = ViewReport(here, TINY, None, _live(promise_s=0.4, late=1, reasons={UNKNOWN: 1}), None, None, ())
+    report = report_of(VIEWS, TINY, live=_live(promise_s=0.4, late=1, reasons={UNKNOWN: 1}))
     assert "The server refused to promise 50 ms; within that were 75.00% of the refreshes." in shown(report)
     assert "not explained: 1" in shown(report)
 
 
 def test_an_unknown_section_is_refused() -> None:
     with pytest.raises(UsageError, match="no section 'x'; sections: upkeep, "):
-        run_views(TINY, ["x"])
+        VIEWS.measure(TINY, ["x"], look_s=0)
 
 
 def test_quick_measures_a_part_of_what_full_does() -> None:
-    assert view_steps(QUICK_VIEWS) < view_steps(FULL_VIEWS)
+    assert VIEWS.steps(QUICK_VIEWS) < VIEWS.steps(FULL_VIEWS)

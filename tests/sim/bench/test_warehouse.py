@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from io import StringIO
 from math import isnan, nan
 from typing import TYPE_CHECKING
 
 import pytest
-from rich.console import Console
 
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.bench.engine import write_json
-from hullcast.sim.bench.warehouse.figures import draw_warehouse
-from hullcast.sim.bench.warehouse.live import (
-    BUSY,
-    CONTENDED,
-    IDLE,
-    LiveWarehouseSettings,
-    PolicySection,
-    PushPhase,
-    PushSection,
-    _Phase,
-    _policy_line,
-)
-from hullcast.sim.bench.warehouse.report import (
+from hullcast.sim.bench.frame.push import BUSY, CONTENDED, IDLE, PushPhase, PushSection
+from hullcast.sim.bench.frame.report import draw, to_json, write_json
+from hullcast.sim.bench.warehouse.benchmark import (
     FULL_WAREHOUSE,
     QUICK_WAREHOUSE,
-    WAREHOUSE_SECTIONS,
-    WarehouseReport,
+    WAREHOUSE,
     WarehouseSettings,
-    _of_policies,
-    _of_push,
-    run_warehouse,
-    show_warehouse,
-    warehouse_steps,
+    _goals_of_policies,
+    _goals_of_push,
 )
+from hullcast.sim.bench.warehouse.live import LiveWarehouseSettings, PolicySection, _Phase, _policy_line
 from hullcast.sim.bench.warehouse.workload import FRESHNESS, KINDS, questions
+from tests.sim.bench.reports import HERE, report_of, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,65 +42,53 @@ TINY = WarehouseSettings(
 )  # fmt: skip
 
 
-HERE = ("loading", "knapsack")  # without other processes
-
-
-def shown(report: WarehouseReport) -> str:
-    text = StringIO()
-    show_warehouse(report, Console(file=text, width=100))
-    return text.getvalue()
+LOCAL = ("loading", "knapsack")  # without other processes
 
 
 def test_loads_are_measured_shown_and_drawn(tmp_path: Path) -> None:
     ticks: list[str] = []
-    report = run_warehouse(TINY, ["loading"], ticks.append)
-    assert len(ticks) == warehouse_steps(TINY, ["loading"])
-    assert report.loading is not None
-    by_name = {line.name: line for line in report.loading}
+    report = WAREHOUSE.measure(TINY, ["loading"], ticks.append, look_s=0)
+    assert len(ticks) == WAREHOUSE.steps(TINY, ["loading"])
+    by_name = {line.name: line for line in report.found["loading"]}
     assert by_name["repeating keys, batches of 1,000"].updates == 2_000
     assert by_name["repeating keys, batches of 1,000"].written <= 200  # each key once
     assert by_name["distinct keys, single rows"].written == by_name["distinct keys, single rows"].updates == 200
-    assert len(report.goals) == len(report.loading)
+    assert len(report.goals) == len(report.found["loading"])
     assert "loading: updates a second" in shown(report)
-    write_json(report, tmp_path / "warehouse.json")
+    write_json(to_json(report), tmp_path / "warehouse.json")
     content = json.loads((tmp_path / "warehouse.json").read_text(encoding="utf-8"))
     assert content["policies"] is None
     assert "others_cores" in content["machine"]
-    (picture,) = draw_warehouse(report, tmp_path)
+    (picture,) = draw(report, tmp_path)
     assert picture.stat().st_size > 10_000
 
 
 def test_the_knapsack_is_judged_where_the_goal_speaks_of_it() -> None:
-    report = run_warehouse(TINY, ["knapsack"])
-    assert report.knapsack is not None
+    report = WAREHOUSE.measure(TINY, ["knapsack"], look_s=0)
     assert [goal.aim.partition(": ")[2] for goal in report.goals] == ["time", "memory", "exact"] * 2  # Gauss and Zipf
-    assert all(cost.peak_bytes > 0 for cost in report.knapsack)
+    assert all(cost.peak_bytes > 0 for cost in report.found["knapsack"])
     assert "1,000 x 1,000, 10% dependent" in report.goals[0].name
     assert "knapsack: the slowest" in shown(report)
 
 
 @pytest.mark.slow
 def test_every_live_section_runs(tmp_path: Path) -> None:
-    live = [name for name in WAREHOUSE_SECTIONS if name not in HERE]
+    live = [name for name in (section.name for section in WAREHOUSE.sections) if name not in LOCAL]
     ticks: list[str] = []
-    report = run_warehouse(TINY, live, ticks.append)
-    assert len(ticks) == warehouse_steps(TINY, live)
-    assert report.policies is not None
-    assert [line.policy for line in report.policies.lines] == list(POLICIES)
-    assert not report.policies.wrong
-    assert not report.policies.errors
-    assert report.push is not None
-    assert [phase.name for phase in report.push.phases] == [IDLE, BUSY, CONTENDED]
-    assert report.push.phase(IDLE).warehouse_cores == 0  # nobody asked that server
-    assert all(phase.events for phase in report.push.phases)
-    assert report.points is not None
-    assert [line.count for line in report.points.lines] == [10, 10, 10]
-    assert report.first is not None
-    assert {line.probe for line in report.first.lines} == {"publish", "status", "disk", "nobody"}
+    report = WAREHOUSE.measure(TINY, live, ticks.append, look_s=0)
+    assert len(ticks) == WAREHOUSE.steps(TINY, live)
+    assert [line.policy for line in report.found["policies"].lines] == list(POLICIES)
+    assert not report.found["policies"].wrong
+    assert not report.found["policies"].errors
+    assert [phase.name for phase in report.found["push"].phases] == [IDLE, BUSY, CONTENDED]
+    assert report.found["push"].phase(IDLE).warehouse_cores == 0  # nobody asked that server
+    assert all(phase.events for phase in report.found["push"].phases)
+    assert [line.count for line in report.found["points"].lines] == [10, 10, 10]
+    assert {line.probe for line in report.found["first"].lines} == {"publish", "status", "disk", "nobody"}
     assert len(report.goals) == 2 + 2 + 1 + 2
-    assert report.push.phase(CONTENDED).warehouse_cores > 0  # of the plain processes
+    assert report.found["push"].phase(CONTENDED).warehouse_cores > 0  # of the plain processes
     assert "goals" in shown(report)
-    assert [path.name for path in draw_warehouse(report, tmp_path)] == ["warehouse_policies.png", "warehouse_push.png"]
+    assert [path.name for path in draw(report, tmp_path)] == ["warehouse_policies.png", "warehouse_push.png"]
 
 
 def _asked(deadline_s: float | None, **more: object) -> dict[str, object]:
@@ -141,7 +114,7 @@ def test_misses_and_failures_are_told_apart_and_do_not_shorten_response_times() 
     assert (line.deadlines, line.missed, line.failed) == (3, 1, 1)
     assert line.p50_ms == pytest.approx(100)  # those without a deadline only: none of them is cut off
     assert (line.loaded_s, line.published_s, line.staleness_s, line.unapplied) == (40, 50, 0.5, 7)
-    fail, right = _of_policies(PolicySection(1.0, 1.0, (line,), (), ("TimedOut: x",)))
+    fail, right = _goals_of_policies(PolicySection(1.0, 1.0, (line,), (), ("TimedOut: x",)))
     assert not fail.passed
     assert right.passed
     nothing = _policy_line("fifo", [_Phase(2.0, [], 0, 0, 0.0, 0.0)])
@@ -164,7 +137,7 @@ def test_the_push_path_is_judged_by_its_ratio_and_contention_only_explains(
     busy: float, contended: float, passed: bool, part: float
 ) -> None:
     section = _phases(busy, contended)
-    assert [goal.passed for goal in _of_push(section)] == [passed, passed]
+    assert [goal.passed for goal in _goals_of_push(section)] == [passed, passed]
     assert section.contention(lambda phase: phase.p50_ratio) == pytest.approx(part, nan_ok=True)
 
 
@@ -178,18 +151,15 @@ def test_all_policies_are_asked_the_same_questions_of_every_kind() -> None:
 
 
 def test_a_run_on_a_busy_machine_says_so() -> None:
-    report = WarehouseReport(
-        {"cpu": "x", "cores": 2, "load": [9.0], "python": "3", "others_cores": 1.9},
-        TINY, None, None, None, None, None, None, (),
-    )  # fmt: skip
-    assert "other programs used 1.90 of 2 cores" in shown(report)
-    assert "other programs" not in shown(replace(report, machine=report.machine | {"others_cores": 0.05}))
+    busy = replace(report_of(WAREHOUSE, TINY), machine=HERE | {"others_cores": 1.9})
+    assert "other programs used 1.90 of 2 cores" in shown(busy)
+    assert "other programs" not in shown(report_of(WAREHOUSE, TINY))
 
 
 def test_an_unknown_section_is_refused() -> None:
     with pytest.raises(UsageError, match="no section 'x'; sections: loading, "):
-        run_warehouse(TINY, ["x"])
+        WAREHOUSE.measure(TINY, ["x"], look_s=0)
 
 
 def test_quick_measures_a_part_of_what_full_does() -> None:
-    assert warehouse_steps(QUICK_WAREHOUSE) < warehouse_steps(FULL_WAREHOUSE)
+    assert WAREHOUSE.steps(QUICK_WAREHOUSE) < WAREHOUSE.steps(FULL_WAREHOUSE)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hullcast.sim.bench.engine import EngineSettings
-from hullcast.sim.bench.tables import TABLE_5_2, RowsSection, UpdateCost
-from hullcast.sim.bench.timing import Spread
+from hullcast.sim.bench.engine.benchmark import EngineSettings
+from hullcast.sim.bench.engine.tables import TABLE_5_2, RowsSection, UpdateCost
+from hullcast.sim.bench.frame.timing import Spread
 from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.report import goals_text, write_report, write_reports
 from hullcast.sim.experiments.steps import RunFolder

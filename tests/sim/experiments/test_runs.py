@@ -13,7 +13,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow has no t
 import pytest
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.bench.engine import EngineSettings
+from hullcast.sim.bench.engine.benchmark import EngineSettings
 from hullcast.sim.experiments.data import NetworkFile, Prices, RealData, collected
 from hullcast.sim.experiments.figures import run_figures
 from hullcast.sim.experiments.run import ExperimentRun, kept

@@ -11,7 +11,7 @@ from hullcast.broker.tables.ingest import ingest
 from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.store import TableStore, Updates
 from hullcast.network.wire.values import rows_to_columns
-from hullcast.sim.bench.timing import Subject
+from hullcast.sim.bench.frame.timing import Subject
 from hullcast.sim.traces.table51 import CREATE, RANGE_MIN, Changes, PointRows, RangeColumns
 
 

@@ -1,16 +1,18 @@
-"""`hullcast bench views`: all its sections as one report, and the goals."""
+"""`hullcast bench views`: what keeping views almost ready takes, and whether promises are kept."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from math import nan
+from pathlib import Path
 
-from rich.console import Console
+from rich.text import Text
 
-from hullcast.sim.bench.sections import Tick, machine_and_others, show_sections, wanted_sections
-from hullcast.sim.bench.timing import process_of
+from hullcast.sim.bench.frame.benchmark import SHARED, Benchmark, BenchSection, Shown, Tick
+from hullcast.sim.bench.frame.charts import Bars, draw_bars
+from hullcast.sim.bench.frame.push import BUSY, PushSection, contention_words, draw_push, push_table
 from hullcast.sim.bench.views.live import (
     BUSY_CORES,
     ComparedFigures,
@@ -20,9 +22,9 @@ from hullcast.sim.bench.views.live import (
     push_with_views,
 )
 from hullcast.sim.bench.views.plans import STEPS, PlanLine, plans
-from hullcast.sim.bench.views.upkeep import CASES, OURS, ViewUpkeepLine, ViewUpkeepSection, upkeep
-from hullcast.sim.bench.warehouse.live import BUSY, LiveWarehouseSettings, PushSection
-from hullcast.sim.bench.warehouse.report import show_push
+from hullcast.sim.bench.views.upkeep import CASES, OURS, WAYS, ViewUpkeepLine, ViewUpkeepSection, upkeep
+from hullcast.sim.bench.warehouse.live import LiveWarehouseSettings
+from hullcast.sim.output.charts import GREEN, GREY, ORANGE
 from hullcast.sim.output.goals import Goal, share_under
 from hullcast.sim.output.text import factor, number, plain_table, short
 
@@ -32,14 +34,6 @@ WITHIN = 0.999
 FASTER = 20.0
 PUSH = 1.1
 PLANNED_S = {2: 1.0, 4: 10.0}  # by tables
-
-#: The sections, in order, and what each one shows.
-VIEW_SECTIONS = {
-    "upkeep": "CPU to maintain a four-way join: at every change, all tables at the limit, and as a server does",
-    "live": "refreshes within the promise under load, and the view beside its SELECT",
-    "push": "from publish to event, without and with views",
-    "plans": "seconds of A* for 1,000 steps of two and of four tables",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,53 +64,10 @@ QUICK_VIEWS = ViewSettings(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ViewReport:
-    """Everything that was measured. A section is None when it was not asked for."""
-
-    machine: dict[str, Any]
-    settings: ViewSettings
-    upkeep: ViewUpkeepSection | None
-    live: LiveViewSection | None
-    push: PushSection | None
-    plans: tuple[PlanLine, ...] | None
-    goals: tuple[Goal, ...]
-
-
-def run_views(settings: ViewSettings, only: Collection[str] = (), tick: Tick = lambda what: None) -> ViewReport:
-    """Measure the sections asked for, all if none is named."""
-    wanted = wanted_sections(only, VIEW_SECTIONS)
-    process_of()  # or CPU time cannot be measured; better said before measuring than after
-    here = machine_and_others()
-    sizes = (settings.upkeep_suppliers, settings.upkeep_changes, settings.upkeep_rounds, settings.seed)
-    maintained = upkeep(*sizes, tick) if "upkeep" in wanted else None
-    promised = asyncio.run(live(settings.live, tick)) if "live" in wanted else None
-    pushed = asyncio.run(push_with_views(settings.live, tick)) if "push" in wanted else None
-    sought = plans(settings.plan_steps, settings.plan_rounds, settings.seed, tick) if "plans" in wanted else None
-    goals = [
-        *(_of_upkeep(maintained) if maintained else ()),
-        *(_of_live(promised) if promised else ()),
-        *(_of_push(pushed) if pushed else ()),
-        *(_of_plans(sought, settings.plan_steps) if sought else ()),
-    ]
-    return ViewReport(here, settings, maintained, promised, pushed, sought, tuple(goals))
-
-
-def view_steps(settings: ViewSettings, only: Collection[str] = ()) -> int:
-    """How many times `run_views` will tick."""
-    counts = {
-        "upkeep": len(CASES) * (1 + settings.upkeep_rounds),
-        "live": 5,
-        "push": 1 + 3 * (1 + settings.live.push.push_rounds),
-        "plans": len(PLANNED_S),
-    }
-    return sum(counts[name] for name in (set(only) or counts))
-
-
 # --- goals ---------------------------------------------------------------------------------------------------------
 
 
-def _of_upkeep(section: ViewUpkeepSection) -> list[Goal]:
+def _goals_of_upkeep(section: ViewUpkeepSection) -> list[Goal]:
     line = section.lines[0]
     return [
         Goal(
@@ -129,7 +80,7 @@ def _of_upkeep(section: ViewUpkeepSection) -> list[Goal]:
     ]
 
 
-def _of_live(section: LiveViewSection) -> list[Goal]:
+def _goals_of_live(section: LiveViewSection) -> list[Goal]:
     promise = f"the promised {1e3 * section.promise_s:g} ms"
     load = f"with {section.server_cores + section.warehouse_cores:.2f} cores busy"
     shares = (("as the server counts", section.within_share), ("as replies say", section.reply_share))
@@ -148,44 +99,33 @@ def _of_live(section: LiveViewSection) -> list[Goal]:
             )
             for when, of in compared
         ),
-        Goal("the view is its SELECT in the end", "yes", "yes" if section.right else "no", float(section.right)),
+        Goal.fact("the view is its SELECT in the end", "yes", "yes" if section.right else "no", section.right),
     ]
 
 
-def _of_push(section: PushSection) -> list[Goal]:
+def _goals_of_push(section: PushSection) -> list[Goal]:
     ratio = section.phase(BUSY).p50_ratio
     return [Goal("push path, with / without views, p50", f"<= {PUSH}x", f"{ratio:.2f}x", PUSH / ratio)]
 
 
-def _of_plans(lines: tuple[PlanLine, ...], steps: int) -> list[Goal]:
+def _goals_of_plans(lines: tuple[PlanLine, ...]) -> list[Goal]:
     goals = []
     for tables, goal_s in PLANNED_S.items():
         mine = [line for line in lines if line.tables == tables]
         longest_s, best = max(line.seconds for line in mine), sum(line.best for line in mine)
-        where, beyond = f"plans of {steps:,} steps, {tables} tables", max(line.above for line in mine) - 1
+        where, beyond = f"plans of {mine[0].steps:,} steps, {tables} tables", max(line.above for line in mine) - 1
         told = f"{best} of {len(mine)}" + (f" (within {beyond:.1%})" if best < len(mine) else "")
         goals += [
             Goal(f"{where}: longest", f"< {goal_s:g} s", f"{longest_s:.2f} s", share_under(longest_s, goal_s)),
-            Goal(f"{where}: A* came to its end", "all", told, best / len(mine)),
+            Goal(f"{where}: A* came to its end", "all", told, best / len(mine), exact=True),
         ]
     return goals
 
 
-# --- in the terminal -----------------------------------------------------------------------------------------------
+# --- tables --------------------------------------------------------------------------------------------------------
 
 
-def show_views(report: ViewReport, console: Console) -> None:
-    """Print everything that was measured."""
-    sections = (
-        (report.upkeep, _show_upkeep),
-        (report.live, _show_live),
-        (report.push, _show_push),
-        (report.plans, _show_plans),
-    )
-    show_sections(report.machine, sections, report.goals, console)
-
-
-def _show_upkeep(section: ViewUpkeepSection, console: Console) -> None:
+def _tables_of_upkeep(section: ViewUpkeepSection) -> Iterator[Shown]:
     title = f"upkeep: us of CPU a change, {short(section.offers)} offers, {section.changes:,} changes a round"
     table = plain_table(title, "", "way", "us", "/ ours", "propagations\na round", "deciding", "limit ms")
     table.columns[0].no_wrap = False
@@ -195,13 +135,12 @@ def _show_upkeep(section: ViewUpkeepSection, console: Console) -> None:
             cells = (number(way.us), factor(way.cpu_s / ours.cpu_s), f"{way.propagations:,.0f}")
             head, limit = (line.name, number(line.limit_ms)) if place == 0 else ("", "")
             table.add_row(head, way.way, *cells, f"{way.deciding_share:.0%}", limit)
-    console.print(table)
-    console.print(
+    yield table
+    yield (
         "Deciding: what the planner itself takes, of the CPU. What ours has learned: "
         + "; ".join(f"{line.name}: {_learned(line)}" for line in section.lines)
         + ". Where a batch costs little beside its rows, all that batch pay nearly the same, whatever they batch; one "
-        "index less makes batches of suppliers costly, as in Xie (2007).",
-        style="dim",
+        "index less makes batches of suppliers costly, as in Xie (2007)."
     )
 
 
@@ -212,7 +151,7 @@ def _learned(line: ViewUpkeepLine) -> str:
     )
 
 
-def _show_live(section: LiveViewSection, console: Console) -> None:
+def _tables_of_live(section: LiveViewSection) -> Iterator[Shown]:
     promise = f"{1e3 * section.promise_s:g} ms promised"
     title = f"live: {promise}, {short(section.offers)} offers, {short(section.changes_s)} changes/s"
     table = plain_table(title, "", "p50 ms", "p99 ms", "longest ms", "count", "beyond")
@@ -221,51 +160,130 @@ def _show_live(section: LiveViewSection, console: Console) -> None:
     table.add_row("refresh, as replies say", *refresh, f"{section.answers:,}", f"{section.late:,}")
     table.add_row("refresh, as the server counts", "", "", "", f"{counted:,}", f"{section.beyond:,}")
     table.add_row("reply", number(section.reply_p50_ms), number(section.reply_p99_ms), "", f"{section.answers:,}", "")
-    console.print(table)
+    yield table
     if section.promise_s != section.asked_promise_s:
-        console.print(
+        yield Text(
             f"The server refused to promise {1e3 * section.asked_promise_s:g} ms; within that were "
             f"{section.asked_share:.2%} of the refreshes.",
             style="yellow",
         )
     if section.late:
         told = "; ".join(f"{reason}: {count}" for reason, count in section.reasons.items() if count)
-        console.print(f"Beyond the promise, by reason: {told}.")
-    console.print(
+        yield f"Beyond the promise, by reason: {told}."
+    yield (
         f"Cores: server {section.server_cores:.2f}, warehouse {section.warehouse_cores:.2f} (aim: {BUSY_CORES:g} "
         f"together), everything {section.machine_cores:.2f}. {section.propagations:,} propagations; a change took "
-        f"{number(section.spent_us)} us, and all tables at the limit would have taken {number(section.naive_us)} us.",
-        style="dim",
+        f"{number(section.spent_us)} us, and all tables at the limit would have taken {number(section.naive_us)} us."
     )
-    console.print()
     compared = plain_table("the view beside its SELECT: ms", "", "view p50", "p99", "SELECT p50", "p99", "ratio")
     for name, of in (("nothing pending", section.idle), ("under load", section.busy)):
         compared.add_row(name, *_times(of), factor(of.ratio))
-    console.print(compared)
+    yield compared
 
 
 def _times(of: ComparedFigures) -> tuple[str, ...]:
     return tuple(number(ms) for ms in (of.view_p50_ms, of.view_p99_ms, of.select_p50_ms, of.select_p99_ms))
 
 
-def _show_push(section: PushSection, console: Console) -> None:
-    busy = (
-        "Idle: no view, and no warehouse. Busy: a view over all that is loaded, "
-        f"asked for {section.answers_s:.1f} times a second."
-    )
-    show_push(section, console, "views", busy)
+def _tables_of_push(section: PushSection) -> Iterator[Shown]:
+    yield push_table(section.phases, f"{short(section.rows_s)} updates/s", "views")
+    busy = "Idle: no view, and no warehouse. Busy: a view over all that is loaded, "
+    yield contention_words(section, f"{busy}asked for {section.answers_s:.1f} times a second.")
 
 
-def _show_plans(lines: tuple[PlanLine, ...], console: Console) -> None:
+def _tables_of_plans(lines: tuple[PlanLine, ...]) -> Iterator[Shown]:
     table = plain_table(
         "plans: CPU seconds of A*", "tables", "costs", "changes", "seconds", "states", "above the bound"
     )
     for line in lines:
         cells = (f"{line.seconds:.3f}", f"{line.expanded:,}", "best" if line.best else f"{line.above - 1:.1%}")
         table.add_row(str(line.tables), line.costs, line.arrivals, *cells)
-    console.print(table)
+    yield table
     if not all(line.best for line in lines):
-        console.print(
-            "Where a plan is above the bound, A* gave up, and a beam found it; no plan costs less than the bound.",
-            style="dim",
-        )
+        yield ("Where a plan is above the bound, A* gave up, and a beam found it; no plan costs less than the bound.")
+
+
+# --- pictures ------------------------------------------------------------------------------------------------------
+
+
+def _draw_upkeep(section: ViewUpkeepSection, path: Path) -> Path:
+    title = f"upkeep of a four-way join: microseconds of CPU a change, {short(section.offers)} offers"
+    panels = [
+        Bars(way, [line.ways[place].us for line in section.lines], colour, log=True)
+        for place, (way, colour) in enumerate(zip(WAYS, (GREY, ORANGE, GREEN), strict=True))
+    ]
+    return draw_bars(path, title, [line.name for line in section.lines], panels, share_x=True, room=1)
+
+
+def _draw_live(section: LiveViewSection, path: Path) -> Path:
+    names = ["p50", "p99", "longest", "view, idle", "view, load", "SELECT, idle", "SELECT, load"]
+    times = [section.refresh_p50_ms, section.refresh_p99_ms, section.refresh_max_ms]
+    idle, busy = section.idle, section.busy
+    answers = [idle.view_p50_ms, busy.view_p50_ms, idle.select_p50_ms, busy.select_p50_ms]
+    panels = (
+        Bars(f"refresh, ms ({1e3 * section.promise_s:g} ms promised)", [*times, *[nan] * 4]),
+        Bars("answer p50, ms", [*[nan] * 3, *answers], GREEN),
+    )
+    return draw_bars(path, f"a view under {short(section.changes_s)} changes a second", names, panels)
+
+
+# --- the benchmark -------------------------------------------------------------------------------------------------
+
+
+def _upkeep(settings: ViewSettings, tick: Tick) -> ViewUpkeepSection:
+    sizes = (settings.upkeep_suppliers, settings.upkeep_changes, settings.upkeep_rounds)
+    return upkeep(*sizes, settings.seed, tick)
+
+
+def _plans(settings: ViewSettings, tick: Tick) -> tuple[PlanLine, ...]:
+    return plans(settings.plan_steps, settings.plan_rounds, settings.seed, tick)
+
+
+VIEWS = Benchmark(
+    name="views",
+    about="the cost of keeping views almost ready, and whether promises are kept",
+    description="Measures the CPU to maintain a four-way join in three ways, refreshes within the promise under "
+    "load, a view beside its SELECT, the push path without and with views, and how long plans take; with real servers "
+    "on disk.",
+    full=FULL_VIEWS,
+    quick=QUICK_VIEWS,
+    quick_about="fewer rows and rounds: about two minutes",
+    head=lambda settings: SHARED,
+    sections=(
+        BenchSection(
+            "upkeep",
+            "CPU to maintain a four-way join: at every change, all tables at the limit, and as a server does",
+            _upkeep,
+            _tables_of_upkeep,
+            _goals_of_upkeep,
+            {"views_upkeep": _draw_upkeep},
+            lambda settings: len(CASES) * (1 + settings.upkeep_rounds),
+        ),
+        BenchSection(
+            "live",
+            "refreshes within the promise under load, and the view beside its SELECT",
+            lambda settings, tick: live(settings.live, tick),
+            _tables_of_live,
+            _goals_of_live,
+            {"views_live": _draw_live},
+            lambda settings: 5,
+        ),
+        BenchSection(
+            "push",
+            "from publish to event, without and with views",
+            lambda settings, tick: push_with_views(settings.live, tick),
+            _tables_of_push,
+            _goals_of_push,
+            {"views_push": partial(draw_push, by="views do")},
+            lambda settings: 1 + 3 * (1 + settings.live.push.push_rounds),
+        ),
+        BenchSection(
+            "plans",
+            "seconds of A* for 1,000 steps of two and of four tables",
+            _plans,
+            _tables_of_plans,
+            _goals_of_plans,
+            steps=lambda settings: len(PLANNED_S),
+        ),
+    ),
+)

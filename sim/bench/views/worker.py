@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from time import monotonic, perf_counter
 from typing import Any
 
+from hullcast.sim.bench.frame.worker import Batch, main
 from hullcast.sim.bench.views.workload import OFFERS, SUPPLIERS, OfferChanges, first_rows
-from hullcast.sim.bench.warehouse.workers import IN_FLIGHT, WarehouseBenchClient, main
+from hullcast.sim.bench.warehouse.worker import WarehouseBenchWorker
 from hullcast.sim.seeds import generator
 
-_FILL_BATCH = 20_000
 #: Time between two batches of changes.
 _PERIOD_S = 0.01
 #: A nap, and how much later one must wake up to be told of.
 _NAP_S, _LATE_S = 0.002, 0.005
 
 
-class ViewBenchClient(WarehouseBenchClient):
+class ViewWorker(WarehouseBenchWorker):
     """One client; it does one thing for a while at a time."""
-
-    answered = (*WarehouseBenchClient.answered, "fill_offers", "change", "ask_view", "nap", "compare")
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,10 +28,7 @@ class ViewBenchClient(WarehouseBenchClient):
     async def fill_offers(self, suppliers: int, seed: int) -> dict[str, Any]:
         """Publish the rows that the tables of the four-way join begin with."""
         for table, columns in first_rows(suppliers, seed).items():
-            rows = len(next(iter(columns.values())))
-            for start in range(0, rows, _FILL_BATCH):
-                some = {name: column[start : start + _FILL_BATCH] for name, column in columns.items()}
-                await self.client.publish(table, some)
+            await self._fill(table, columns)
         self._source = OfferChanges(suppliers, seed, "live")
         return {}
 
@@ -44,25 +40,17 @@ class ViewBenchClient(WarehouseBenchClient):
 
     async def _change(self, rate: float, offers_share: float) -> dict[str, Any]:
         assert self._source is not None, "fill_offers comes first"
-        source, began, done, late_s = self._source, monotonic(), 0, 0.0
-        waiting: set[asyncio.Task[Any]] = set()
-        due = began
-        owed = dict.fromkeys((OFFERS, SUPPLIERS), 0.0)
-        while await self._wait(due):
-            late_s = max(late_s, monotonic() - due)
-            due = max(due + _PERIOD_S, monotonic() - 1.0)  # what a second could not make up for is left out
+        source, began, owed = self._source, monotonic(), dict.fromkeys((OFFERS, SUPPLIERS), 0.0)
+
+        def due_now() -> Iterator[Batch]:
             for table, share in ((OFFERS, offers_share), (SUPPLIERS, 1 - offers_share)):
                 owed[table] += rate * share * _PERIOD_S
                 count, owed[table] = int(owed[table]), owed[table] % 1
                 if count:
-                    task = asyncio.create_task(self.client.publish(table, source.of(table, count).columns))
-                    waiting.add(task)
-                    task.add_done_callback(waiting.discard)
-                    done += count
-            if len(waiting) > IN_FLIGHT:
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.gather(*waiting)
-        return {"rows": done, "seconds": monotonic() - began, "late_s": late_s}
+                    yield table, source.of(table, count)
+
+        late_s = await self._publish_paced(_PERIOD_S, due_now)
+        return {"seconds": monotonic() - began, "late_s": max(late_s)}
 
     async def ask_view(self, view: str, rate: float, seed: str) -> dict[str, Any]:
         """Ask for all of a view at random times, so often a second, whether or not the last answer is there."""
@@ -114,4 +102,4 @@ class ViewBenchClient(WarehouseBenchClient):
 
 
 if __name__ == "__main__":
-    asyncio.run(main(ViewBenchClient))
+    main(ViewWorker)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from itertools import count
+from math import inf
 from time import monotonic_ns, perf_counter
 from typing import Any
 
-from hullcast.clients.sdk.subscriptions import Subscriptions
 from hullcast.network.answers.events import StreamTuple
 from hullcast.network.wire.arrays import Floats
-from hullcast.network.wire.errors import HullcastError
+from hullcast.sim.bench.frame.push import PushWorker
+from hullcast.sim.bench.frame.worker import Batch, main, until
 from hullcast.sim.bench.streams.workload import (
     LISTEN,
     QUOTES,
@@ -22,49 +25,26 @@ from hullcast.sim.bench.streams.workload import (
     ticks,
     time_after,
 )
-from hullcast.sim.bench.warehouse.workers import WarehouseBenchClient, main
 
 #: How often a count is looked at.
 _LOOK_S = 0.005
-#: Time between two publishes of a paced load.
-_PERIOD_S = 0.01
+#: Time between two publishes of a paced load, and how many of them may wait for their receipts.
+_PERIOD_S, MANY = 0.01, 10_000
 
 
-class StreamBenchClient(WarehouseBenchClient):
+class StreamWorker(PushWorker):
     """One client; it does one thing for a while at a time."""
-
-    answered = (
-        *WarehouseBenchClient.answered,
-        "filters",
-        "filtered",
-        "unfilter",
-        "prepare",
-        "tick",
-        "begin_at",
-        "feed",
-        "feed_paced",
-        "advance",
-        "listen",
-        "listened",
-        "settled",
-        "latencies",
-        "unlisten",
-    )
 
     def __init__(self) -> None:
         super().__init__()
         self._ticks: Floats | None = None
-        self._many: Subscriptions | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._events, self._last_ns, self._missed = 0, 0, 0
         self._ages: list[int] = []
         self._fed = 0  # tuples of each of the two streams that are joined
 
-    async def close(self) -> None:
+    async def close(self) -> dict[str, Any]:
         """Leave, and hang up."""
-        await self.unfilter()
         await self.unlisten()
-        await super().close()
+        return await super().close()
 
     # -- many filters ------------------------------------------------------------------------------------------
 
@@ -74,32 +54,13 @@ class StreamBenchClient(WarehouseBenchClient):
         """Subscribe to our part of the filters."""
         low, high = filter_ranges(total, wanted_by, seed)
         mine = slice(total * part // parts, total * (part + 1) // parts)
-        began = perf_counter()
-        self._many = await self.client.subscribe_many(filters_of(source), low[mine], high[mine])
-        self._events = self._last_ns = self._missed = 0
-        self._task = asyncio.create_task(self._take(self._many), name="take tuples")
-        return {"seconds": perf_counter() - began}
-
-    async def _take(self, many: Subscriptions) -> None:
-        async for changed in many.changes():
-            self._events += len(changed)
-            self._missed += int(changed.resync.sum())
-            self._last_ns = monotonic_ns()
+        return await self._subscribe(filters_of(source), low[mine], high[mine])
 
     async def filtered(self, events: int, patience_s: float) -> dict[str, Any]:
         """Wait until so many tuples came, or until nothing comes any more; 0: until all that was applied is here."""
         await self.client.sync()
         await self._until(events, patience_s)
-        return {"events": self._events, "missed": self._missed, "last_ns": self._last_ns}
-
-    async def unfilter(self) -> dict[str, Any]:
-        """Leave all filters."""
-        if self._many is not None:
-            await self._many.close()
-        if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
-        self._many = self._task = None
-        return {}
+        return await self.heard()
 
     async def _until(self, events: int, patience_s: float) -> None:
         """Wait until so many came; an event for each would cost more than a look now and then."""
@@ -109,26 +70,22 @@ class StreamBenchClient(WarehouseBenchClient):
 
     # -- publishing --------------------------------------------------------------------------------------------
 
-    async def prepare(self, count: int, seed: int) -> dict[str, Any]:
+    async def prepare(self, size: int, seed: int) -> dict[str, Any]:
         """Draw the ticks."""
-        self._ticks = ticks(count, seed)
+        self._ticks = ticks(size, seed)
         return {}
 
     async def tick(self, source: str, seconds: float, batch: int, in_flight: int) -> dict[str, Any]:
         """Publish ticks from the first on, again and again, as fast as receipts come, to the stream or the table."""
         assert self._ticks is not None, "prepare comes first"
-        drawn, at = self._ticks, 0
-        began, until = monotonic_ns(), perf_counter() + seconds
+        drawn = self._ticks
 
-        async def publish() -> None:
-            nonlocal at
-            while perf_counter() < until:
-                start, at = at, at + batch
+        def batches() -> Iterator[Batch]:
+            for start in count(0, batch):
                 place = start % len(drawn)
-                await self.client.publish(source, tick_rows(source, drawn[place : place + batch], start))
+                yield source, tick_rows(source, drawn[place : place + batch], start)
 
-        await asyncio.gather(*(publish() for _ in range(in_flight)))
-        return {"tuples": at, "began_ns": began, "ended_ns": monotonic_ns()}
+        return await self._publish_all(until(seconds, batches()), in_flight)
 
     async def begin_at(self, each: int) -> dict[str, Any]:
         """The two streams that are joined have so many tuples each."""
@@ -137,28 +94,17 @@ class StreamBenchClient(WarehouseBenchClient):
 
     async def feed(self, seconds: float, batch: int, in_flight: int, keys: int, seed: int) -> dict[str, Any]:
         """Publish to both streams in turns, as fast as receipts come, so many publishes on the way at a time."""
-        began, until, before = monotonic_ns(), perf_counter() + seconds, self._fed
-        room = asyncio.Semaphore(in_flight)
-        refused: list[str] = []
+        before = self._fed
+        told = await self._publish_all(self._both(batch, keys, seed, perf_counter() + seconds), in_flight)
+        return {**told, "each": self._fed - before, "fed": self._fed}
 
-        async def publish(stream: str, start: int) -> None:
-            try:
-                rows = joined_keys(stream, keys, start, start + batch, seed)
-                await self.client.publish(stream, joined_rows(stream, rows, start, monotonic_ns()))
-            except HullcastError as error:
-                refused.append(f"{type(error).__name__}: {error}")
-            finally:
-                room.release()
-
-        async with asyncio.TaskGroup() as tasks:
-            while perf_counter() < until and not refused:
-                for stream in (TRADES, QUOTES):
-                    await room.acquire()
-                    tasks.create_task(publish(stream, self._fed), name="feed")
-                self._fed += batch
-        if refused:
-            raise HullcastError(refused[0])
-        return {"each": self._fed - before, "fed": self._fed, "began_ns": began, "ended_ns": monotonic_ns()}
+    def _both(self, batch: int, keys: int, seed: int, end: float = inf) -> Iterator[Batch]:
+        """Batches of both streams in turns, as many of each, which say when they were published."""
+        while perf_counter() < end:
+            start, self._fed = self._fed, self._fed + batch
+            for stream in (TRADES, QUOTES):
+                some = joined_keys(stream, keys, start, start + batch, seed)
+                yield stream, joined_rows(stream, some, start, monotonic_ns())
 
     async def advance(self) -> dict[str, Any]:
         """Say that no earlier tuple will come to either stream."""
@@ -171,22 +117,10 @@ class StreamBenchClient(WarehouseBenchClient):
         return self._begin(lambda: self._feed_paced(rate, keys, seed), "feed")
 
     async def _feed_paced(self, rate: float, keys: int, seed: int) -> dict[str, Any]:
-        batch = max(1, round(rate * _PERIOD_S / 2))
-        loop = asyncio.get_running_loop()
-        due, before, waiting = loop.time(), self._fed, set[asyncio.Task[Any]]()
-        began = loop.time()
-        while not self._stop.is_set():
-            await asyncio.sleep(max(0.0, due - loop.time()))
-            due = max(due + 2 * batch / rate, loop.time() - 1.0)  # what a second could not make up for is left out
-            for stream in (TRADES, QUOTES):
-                rows = joined_keys(stream, keys, self._fed, self._fed + batch, seed)
-                some = joined_rows(stream, rows, self._fed, monotonic_ns())
-                task = asyncio.create_task(self.client.publish(stream, some), name="feed")
-                waiting.add(task)
-                task.add_done_callback(waiting.discard)
-            self._fed += batch
-        await asyncio.gather(*waiting)
-        return {"each": self._fed - before, "seconds": loop.time() - began}
+        batch, before = max(1, round(rate * _PERIOD_S / 2)), self._fed
+        both = self._both(batch, keys, seed)
+        await self._publish_paced(2 * batch / rate, lambda: (next(both), next(both)), at_most=MANY)
+        return {"each": self._fed - before}
 
     # -- results -----------------------------------------------------------------------------------------------
 
@@ -208,13 +142,13 @@ class StreamBenchClient(WarehouseBenchClient):
                         self._missed += 1
                     self._last_ns = now
 
-        self._task = asyncio.create_task(take(), name="take results")
+        self._taking = asyncio.create_task(take(), name="take results")
         return {}
 
     async def listened(self, events: int, patience_s: float) -> dict[str, Any]:
         """Wait until so many results came, or until patience ends."""
         await self._until(events, patience_s)
-        return {"events": self._events, "missed": self._missed, "last_ns": self._last_ns}
+        return await self.heard()
 
     async def settled(self, quiet_s: float, patience_s: float) -> dict[str, Any]:
         """Wait until no more results come."""
@@ -222,7 +156,7 @@ class StreamBenchClient(WarehouseBenchClient):
         while self._events > before and perf_counter() < deadline:
             before = self._events
             await asyncio.sleep(quiet_s)
-        return {"events": self._events, "missed": self._missed, "last_ns": self._last_ns}
+        return await self.heard()
 
     async def latencies(self) -> dict[str, Any]:
         """The ages of results since this was asked last, in milliseconds; of many, as many as are needed."""
@@ -232,12 +166,12 @@ class StreamBenchClient(WarehouseBenchClient):
 
     async def unlisten(self) -> dict[str, Any]:
         """Leave the results."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        if self._taking is not None:
+            self._taking.cancel()
+            await asyncio.gather(self._taking, return_exceptions=True)
+            self._taking = None
         return {}
 
 
 if __name__ == "__main__":
-    asyncio.run(main(StreamBenchClient))
+    main(StreamWorker)

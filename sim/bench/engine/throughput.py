@@ -14,16 +14,17 @@ import numpy as np
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.clients.processes.child import environment
-from hullcast.sim.bench.subjects import engine_of, engine_subject
-from hullcast.sim.bench.timing import Subject, in_turns, measured_apart, messages_per_update, process_of, us
+from hullcast.sim.bench.engine.subjects import engine_of, engine_subject
+from hullcast.sim.bench.frame.machine import process_of
+from hullcast.sim.bench.frame.timing import Subject, measured_apart, measured_in_turns, messages_per_update, us
 from hullcast.sim.seeds import generator
 from hullcast.sim.traces.table51 import DOMAIN, RANGE_MIN, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.sim.bench.engine import EngineSettings
-    from hullcast.sim.bench.timing import Run
+    from hullcast.sim.bench.engine.benchmark import EngineSettings
+    from hullcast.sim.bench.frame.timing import Run
 
 
 GROUPS = 10_000  # values of G, and rows of OTHER: an update meets about one partner
@@ -99,7 +100,7 @@ def _by_batch(settings: EngineSettings, tick: Callable[[str], None]) -> tuple[tu
         per_round = max(size, min(settings.updates, settings.single_updates * max(1, size)))
         changes = load.changes((settings.rounds + 1) * per_round)
         subjects[str(size)] = engine_subject(load.rows, changes, per_round, size)
-    runs = in_turns(subjects, settings.rounds, tick)
+    runs = measured_in_turns(subjects, settings.rounds, tick, "by batch")
     rates = tuple(_rate(f"batches of {size:,}", size, runs[str(size)]) for size in settings.batches)
     return rates, _single_us(load, settings)
 
@@ -151,7 +152,7 @@ def _by_type(settings: EngineSettings, tick: Callable[[str], None]) -> tuple[Rat
     for kind in TYPES:
         tick(f"subscription type {kind}")
         subjects[kind] = _type_subject(kind, settings)
-    runs = in_turns(subjects, settings.rounds, tick)
+    runs = measured_in_turns(subjects, settings.rounds, tick, "by type")
     return tuple(_rate(kind, settings.batch, runs[kind]) for kind in TYPES)
 
 
@@ -162,7 +163,7 @@ def _rate(name: str, batch: int, runs: list[Run]) -> Rate:
 def _measure_memory(rows: int, seed: int) -> Memory:
     """In a new process: one that held a larger table before has free memory to fill, so it would grow by too little."""
     what = f"measuring the memory of {rows:,} rows"
-    counted, resident = measured_apart(what, "hullcast.sim.bench.throughput", [rows, seed], environment())
+    counted, resident = measured_apart(what, "hullcast.sim.bench.engine.throughput", [rows, seed], environment())
     return Memory(rows, counted / rows, resident / rows)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hullcast.network.compiled import kernel, part
 from hullcast.network.wire.arrays import Floats, Ints
-from hullcast.sim.bench.timing import Subject
+from hullcast.sim.bench.frame.timing import Subject
 from hullcast.sim.traces.table51 import Changes, PointRows, RangeColumns
 
 

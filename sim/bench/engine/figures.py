@@ -7,9 +7,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from hullcast.sim.bench.engine import EngineReport
-from hullcast.sim.bench.tables import THESIS_GROWTH, THESIS_UNICAST, RowsSection, SubscriptionsSection, UpdateCost
-from hullcast.sim.bench.throughput import Rate, ThroughputSection
+from hullcast.sim.bench.engine.tables import (
+    THESIS_GROWTH,
+    THESIS_UNICAST,
+    RowsSection,
+    SubscriptionsSection,
+    UpdateCost,
+)
+from hullcast.sim.bench.engine.throughput import Rate, ThroughputSection
 from hullcast.sim.output.charts import BLUE, DPI, GREEN, GREY, ORANGE, pyplot, save
 from hullcast.sim.output.text import short
 
@@ -20,18 +25,6 @@ _UNICAST_BAND: dict[str, Any] = {
     "lw": 0,
     "label": "Xie (2007): S-UN {} to {} x S-CN".format(*THESIS_UNICAST),
 }
-
-
-def draw(report: EngineReport, folder: Path) -> list[Path]:
-    """Write the figures that the report can fill; their paths."""
-    written = []
-    if report.rows is not None:
-        written.append(draw_rows(report.rows, folder / "fig_5_6.png"))
-    if report.subscriptions is not None:
-        written.append(draw_subscriptions(report.subscriptions, folder / "fig_5_7.png"))
-    if report.throughput is not None:
-        written.append(_throughput(report.throughput, folder / "throughput.png"))
-    return written
 
 
 def draw_rows(section: RowsSection, path: Path) -> Path:
@@ -110,7 +103,8 @@ def _finish(figure: Any, axes: Any, xs: Sequence[int], path: Path) -> Path:
     return save(figure, path)
 
 
-def _throughput(section: ThroughputSection, path: Path) -> Path:
+def draw_throughput(section: ThroughputSection, path: Path) -> Path:
+    """Rates by batch and by type."""
     figure, (left, right) = pyplot().subplots(1, 2, figsize=(11, 4.8), dpi=DPI, layout="constrained")
     sizes, rates = [rate.batch for rate in section.by_batch], [rate.rate for rate in section.by_batch]
     left.loglog(sizes, rates, "o-", color=GREEN)

@@ -1,14 +1,12 @@
-"""`hullcast bench joins`: all sections as one report, the claims of Xie (2007), and the goals."""
+"""`hullcast bench joins`: many standing joins, plan by plan (Xie (2007), 4.6), and over a cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Iterator
 from math import exp, log
 from textwrap import fill
-from typing import Any
 
-from rich.console import Console
+from rich.table import Table
 
 from hullcast.broker.joins.band import BandDataOuter, BandMerge, BandQueryOuter
 from hullcast.broker.joins.band_groups import BandGroups
@@ -17,12 +15,21 @@ from hullcast.broker.joins.naive import NaivePlan
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.sim import XIE
-from hullcast.sim.bench.engine import machine
-from hullcast.sim.bench.joins.cells import Tick
-from hullcast.sim.bench.joins.live import LIVE_STEPS, LiveJoinSection, LiveJoinSettings, live
+from hullcast.sim.bench.frame.benchmark import Benchmark, BenchSection, Shown
+from hullcast.sim.bench.joins.figures import (
+    draw_bands,
+    draw_errors,
+    draw_hotspots,
+    draw_mixed,
+    draw_selects,
+    draw_upkeep,
+)
+from hullcast.sim.bench.joins.live import LiveJoinSection, live
 from hullcast.sim.bench.joins.sections import (
     DYNAMIC,
+    FULL_JOINS,
     HINDSIGHT,
+    QUICK_JOINS,
     SSI,
     BandSection,
     HistogramErrors,
@@ -38,9 +45,7 @@ from hullcast.sim.bench.joins.sections import (
     selects,
     upkeep,
 )
-from hullcast.sim.bench.sections import wanted_sections
-from hullcast.sim.bench.timing import process_of
-from hullcast.sim.output.goals import Goal, goals_table, share_under
+from hullcast.sim.output.goals import Goal, PaperClaim, share_under
 from hullcast.sim.output.text import factor, number, plain_table, short
 
 #: Goals.
@@ -56,102 +61,11 @@ LINEAR = 0.95
 #: A cost that varies by less than this over a chart is indifferent; an exponent this far from 1 is not linear.
 INDIFFERENT, OFF_LINEAR = 1.5, 0.25
 
-#: The sections, in order, and what each one shows.
-JOIN_SECTIONS = {
-    "selects": "Figures 4.7 and 4.8: select-joins by queries, groups, selectivity and joining rows",
-    "hotspots": "Figure 4.9: time by the share of queries in hot groups",
-    "bands": "Figure 4.10: band joins by queries and groups",
-    "upkeep": "Figure 4.11: a subscription that comes or goes",
-    "histogram": "Figure 4.12: error of interval histograms",
-    "planning": "Figures 4.13 to 4.16: a plan per row on a mixed workload",
-    "live": "100,000 joins over a cluster of processes, beside a server that describes every pair",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class JoinClaim:
-    """What Xie (2007) says, and what we see."""
-
-    figure: str
-    claim: str
-    thesis: str
-    ours: str
-    holds: bool
-
-
-@dataclass(frozen=True, slots=True)
-class JoinReport:
-    """Everything that was measured. A section is None when it was not asked for."""
-
-    machine: dict[str, Any]
-    settings: JoinSettings
-    selects: tuple[JoinChart, ...] | None
-    hotspots: HotspotSection | None
-    bands: BandSection | None
-    upkeep: UpkeepSection | None
-    histogram: HistogramErrors | None
-    planning: tuple[MixedLine, ...] | None
-    live: LiveJoinSection | None
-    claims: tuple[JoinClaim, ...]
-    goals: tuple[Goal, ...]
-
-
-def run_joins(
-    settings: JoinSettings,
-    live_settings: LiveJoinSettings,
-    only: Collection[str] = (),
-    tick: Tick = lambda what: None,
-) -> JoinReport:
-    """Measure the sections asked for, all if none is named."""
-    wanted = wanted_sections(only, JOIN_SECTIONS)
-    if "live" in wanted:
-        process_of()  # or CPU time cannot be measured; better said before measuring than after
-    here = machine()
-    by_charts = selects(settings, tick) if "selects" in wanted else None
-    hot = hotspots(settings, tick) if "hotspots" in wanted else None
-    by_bands = bands(settings, tick) if "bands" in wanted else None
-    changes = upkeep(settings, tick) if "upkeep" in wanted else None
-    errors = histograms(settings, tick) if "histogram" in wanted else None
-    mixed = planning(settings, tick) if "planning" in wanted else None
-    cluster = live(live_settings, tick) if "live" in wanted else None
-    claims: list[JoinClaim] = []
-    goals: list[Goal] = []
-    for found in (
-        by_charts and _of_selects(by_charts),
-        hot and _of_hotspots(hot),
-        by_bands and _of_bands(by_bands),
-        changes and _of_upkeep(changes),
-        errors and _of_histograms(errors),
-        mixed and _of_planning(mixed),
-        cluster and _of_live(cluster),
-    ):
-        if found:
-            claims += found[0]
-            goals += found[1]
-    figures = (by_charts, hot, by_bands, changes, errors, mixed, cluster)
-    return JoinReport(here, settings, *figures, tuple(claims), tuple(goals))
-
-
-def join_steps(settings: JoinSettings, only: Collection[str] = ()) -> int:
-    """How many times `run_joins` will tick."""
-    counts = {
-        "selects": 4 * settings.rounds,
-        "hotspots": len(settings.hot_shares),
-        "bands": 3 * settings.rounds,
-        "upkeep": 2,
-        "histogram": 1,
-        "planning": 1 + len(settings.mixed),
-        "live": LIVE_STEPS,
-    }
-    return sum(counts[name] for name in (only or JOIN_SECTIONS))
-
 
 # --- claims and goals ----------------------------------------------------------------------------------------------
 
-_Judged = tuple[list[JoinClaim], list[Goal]]
 
-
-def _of_selects(charts: tuple[JoinChart, ...]) -> _Judged:
+def _judged_selects(charts: tuple[JoinChart, ...]) -> list[Goal | PaperClaim]:
     by_queries, by_groups, by_share, by_joining = charts
     ssi, select, naive = (by_queries.curve(name) for name in (SSI, SelectFirst.name, NaivePlan.name))
     joins = [by_queries.curve(name) for name in (JoinFirst.name, JoinFirstEach.name)]
@@ -170,47 +84,47 @@ def _of_selects(charts: tuple[JoinChart, ...]) -> _Judged:
     immune = {name: by_joining.curve(name).spread for name in (SSI, SelectFirst.name, NaivePlan.name)}
     near = crossing is not None and 125 <= crossing <= 500
     claims = [
-        JoinClaim(
+        PaperClaim(
             "4.7(i)", f"SSI, loss from {span}", "< 20 %", f"{loss:.0%} (groups: {ends[0]}, {ends[1]})", loss < 0.2
         ),
-        JoinClaim("4.7(i)", f"JoinFirst at {short(last)}, of SSI's rate", "< 5 %", f"{1 / ahead:.2%}", ahead > 20),
-        JoinClaim(
+        PaperClaim("4.7(i)", f"JoinFirst at {short(last)}, of SSI's rate", "< 5 %", f"{1 / ahead:.2%}", ahead > 20),
+        PaperClaim(
             "4.7(i)",
             "SelectFirst and NAIVE fall linearly",
             "exponent 1",
             _exponents(slopes),
             all(map(_is_linear, slopes)),
         ),
-        JoinClaim(
+        PaperClaim(
             "4.7(ii)",
             "SelectFirst passes SSI",
             "near 250 groups",
             "never" if crossing is None else f"at {crossing:,.0f} groups",
             near,
         ),
-        JoinClaim(
+        PaperClaim(
             "4.7(ii)",
             "SelectFirst and NAIVE do not care for groups",
             "flat",
             ", ".join(f"x{value:.2f}" for value in spreads),
             max(spreads) < INDIFFERENT,
         ),
-        JoinClaim(
+        PaperClaim(
             "4.8(iii)",
             "SSI does not care for the selectivity",
             "flat",
             _never_dearer(share_ssi.us),
             _no_rise(share_ssi.us),
         ),
-        JoinClaim("4.8(iii)", "SelectFirst falls linearly", "exponent 1", f"{slope:.2f}", _is_linear(slope)),
-        JoinClaim(
+        PaperClaim("4.8(iii)", "SelectFirst falls linearly", "exponent 1", f"{slope:.2f}", _is_linear(slope)),
+        PaperClaim(
             "4.8(iv)",
             "joining rows: all but JoinFirst immune",
             "flat",
             ", ".join(f"{name} x{value:.2f}" for name, value in immune.items()),
             max(immune.values()) < INDIFFERENT,
         ),
-        JoinClaim("4.8(iv)", "JoinFirst falls linearly", "exponent 1", f"{join_slope:.2f}", _is_linear(join_slope)),
+        PaperClaim("4.8(iv)", "JoinFirst falls linearly", "exponent 1", f"{join_slope:.2f}", _is_linear(join_slope)),
     ]
     goals = [
         Goal(f"SJ-SSI, loss from {span}", f"<= {SSI_LOSS:.0%}", f"{loss:.0%}", (1 - loss) / (1 - SSI_LOSS)),
@@ -227,7 +141,7 @@ def _of_selects(charts: tuple[JoinChart, ...]) -> _Judged:
             rate / CHANGES_S,
         ),
     ]
-    return claims, goals
+    return [*claims, *goals]
 
 
 def _exponents(slopes: list[float]) -> str:
@@ -257,22 +171,21 @@ def _crossing(chart: JoinChart) -> float | None:
     return None
 
 
-def _of_hotspots(section: HotspotSection) -> _Judged:
+def _judged_hotspots(section: HotspotSection) -> list[Goal | PaperClaim]:
     falls = section.slope_us < 0
     told = f"R2 {section.r_squared:.3f}, {section.slope_us / 10:+.1f} us per 10 %" if falls else "does not fall"
     linear = falls and section.r_squared >= LINEAR
     spread = section.chart.curve(SelectFirst.name).spread
     claims = [
-        JoinClaim("4.9", "Hotspot's time falls linearly with the hot share", "straight", told, linear),
-        JoinClaim("4.9", "SelectFirst does not care", "flat", f"x{spread:.2f}", spread < INDIFFERENT),
+        PaperClaim("4.9", "Hotspot's time falls linearly with the hot share", "straight", told, linear),
+        PaperClaim("4.9", "SelectFirst does not care", "flat", f"x{spread:.2f}", spread < INDIFFERENT),
     ]
     share = section.r_squared / LINEAR if falls else 0.0
-    return claims, [
-        Goal("time falls linearly with the hot share", f"falls, R2 >= {LINEAR}", told.partition(",")[0], share)
-    ]
+    goal = Goal("time falls linearly with the hot share", f"falls, R2 >= {LINEAR}", told.partition(",")[0], share)
+    return [*claims, goal]
 
 
-def _of_bands(section: BandSection) -> _Judged:
+def _judged_bands(section: BandSection) -> list[Goal | PaperClaim]:
     names = (BandMerge.name, BandDataOuter.name, BandQueryOuter.name)
     ssi = section.by_queries.curve(BandGroups.name)
     ahead = {name: [ssi.times(x, section.by_queries.curve(name)) for x in ssi.xs] for name in names}
@@ -290,52 +203,54 @@ def _of_bands(section: BandSection) -> _Judged:
     ratios = {name: sixty.times(at, section.sixty.curve(name)) for name in names}
     aims = (OVER_MERGE, OVER_OUTER, OVER_OUTER)
     claims = [
-        JoinClaim(
+        PaperClaim(
             "4.10(i)", "BJ-SSI ahead of all others", "orders of magnitude", f"{factor(least)} or more", least >= 10
         ),
-        JoinClaim(
+        PaperClaim(
             "4.10(i)",
             f"BJ-SSI's rate, {span} ({section.by_queries.taus[0]} to {section.by_queries.taus[-1]} groups)",
             "down to 1/3",
             f"down to 1/{growth:.1f}",
             growth < 4.5,
         ),
-        JoinClaim(
+        PaperClaim(
             "4.10(ii)",
             f"BJ-SSI ahead even at {most:,.0f} groups",
             "ahead",
             ", ".join(f"{factor(value)} {name}" for name, value in others.items()),
             min(others.values()) > 1,
         ),
-        JoinClaim("4.10(ii)", "BJ-MJ and BJ-DOuter do not care for groups", "flat", f"x{flat:.2f}", flat < INDIFFERENT),
-        JoinClaim("4.10(ii)", "BJ-SSI falls linearly with groups", "exponent 1", f"{slope:.2f}", _is_linear(slope)),
+        PaperClaim(
+            "4.10(ii)", "BJ-MJ and BJ-DOuter do not care for groups", "flat", f"x{flat:.2f}", flat < INDIFFERENT
+        ),
+        PaperClaim("4.10(ii)", "BJ-SSI falls linearly with groups", "exponent 1", f"{slope:.2f}", _is_linear(slope)),
     ]
     goals = [
         Goal(f"BJ-SSI / {name} {where}", f">= {aim:.0f}x", factor(ratios[name]), ratios[name] / aim)
         for name, aim in zip(names, aims, strict=True)
     ]
-    return claims, goals
+    return [*claims, *goals]
 
 
-def _of_upkeep(section: UpkeepSection) -> _Judged:
+def _judged_upkeep(section: UpkeepSection) -> list[Goal | PaperClaim]:
     line = next(line for line in section.lines if line.name == BandGroups.name)
     told = f"{line.batch_ratio:.2f}x ({section.batch:,} to a call), {line.single_ratio:.2f}x (one to a call)"
     worst = max(line.batch_ratio, line.single_ratio)
-    claims = [JoinClaim("4.11", "BJ-SSI's upkeep, by BJ-MJ's", "1.2x", told, worst <= 1.25)]
+    claims = [PaperClaim("4.11", "BJ-SSI's upkeep, by BJ-MJ's", "1.2x", told, worst <= 1.25)]
     goals = [
         Goal(f"upkeep, BJ-SSI / BJ-MJ, {how}", f"<= {UPKEEP}x", f"{ratio:.2f}x", UPKEEP / ratio)
         for how, ratio in ((f"{section.batch:,} to a call", line.batch_ratio), ("one to a call", line.single_ratio))
     ]
-    return claims, goals
+    return [*claims, *goals]
 
 
-def _of_histograms(errors: HistogramErrors) -> _Judged:
+def _judged_histograms(errors: HistogramErrors) -> list[Goal | PaperClaim]:
     fewest, error, equal = errors.buckets[0], errors.ours[0], errors.equal[0]
     better = all(ours <= equal for ours, equal in zip(errors.ours, errors.equal, strict=True))
     claims = [
-        JoinClaim("4.12", f"error with {fewest} buckets", "14.9 %", f"{error:.1%}", error < HISTOGRAM_ERROR),
-        JoinClaim("4.12", f"error of equal width with {fewest}", "> 70 %", f"{equal:.1%}", equal > EQUAL_ERROR),
-        JoinClaim("4.12", "better than equal width everywhere", "yes", "yes" if better else "no", better),
+        PaperClaim("4.12", f"error with {fewest} buckets", "14.9 %", f"{error:.1%}", error < HISTOGRAM_ERROR),
+        PaperClaim("4.12", f"error of equal width with {fewest}", "> 70 %", f"{equal:.1%}", equal > EQUAL_ERROR),
+        PaperClaim("4.12", "better than equal width everywhere", "yes", "yes" if better else "no", better),
     ]
     goals = [
         Goal(
@@ -343,25 +258,25 @@ def _of_histograms(errors: HistogramErrors) -> _Judged:
         ),
         Goal(".. where equal width has", f"> {EQUAL_ERROR:.0%}", f"{equal:.1%}", equal / EQUAL_ERROR),
     ]
-    return claims, goals
+    return [*claims, *goals]
 
 
-def _of_planning(lines: tuple[MixedLine, ...]) -> _Judged:
+def _judged_planning(lines: tuple[MixedLine, ...]) -> list[Goal | PaperClaim]:
     claims = []
     for line in lines:
         single = min(us for name, us in line.us.items() if name not in (Hotspot.name, DYNAMIC, HINDSIGHT))
         times = single / line.us[Hotspot.name]
         where = short(line.queries)
         claims += [
-            JoinClaim("4.13", f"{where}: Hotspot over other single plans", "> 3x", factor(times), times > 3),
-            JoinClaim(
+            PaperClaim("4.13", f"{where}: Hotspot over other single plans", "> 3x", factor(times), times > 3),
+            PaperClaim(
                 "4.13",
                 f"{where}: a plan per row over always Hotspot",
                 "more, in places > 1.5x",
                 factor(line.over_hotspot),
                 line.over_hotspot > 1,
             ),
-            JoinClaim("4.15", f"{where}: the fastest plan was chosen", "30 %", f"{line.right:.0%}", line.right >= 0.3),
+            PaperClaim("4.15", f"{where}: the fastest plan was chosen", "30 %", f"{line.right:.0%}", line.right >= 0.3),
         ]
     slowest, least = min(line.over_best for line in lines), min(line.over_hotspot for line in lines)
     goals = [
@@ -373,68 +288,39 @@ def _of_planning(lines: tuple[MixedLine, ...]) -> _Judged:
         ),
         Goal("a plan per row / always Hotspot", f">= {OVER_HOTSPOT}x", factor(least), least / OVER_HOTSPOT),
     ]
-    return claims, goals
+    return [*claims, *goals]
 
 
-def _of_live(section: LiveJoinSection) -> _Judged:
+def _judged_live(section: LiveJoinSection) -> list[Goal | PaperClaim]:
     ours, probe = section.ranges, section.probe
     less = probe.server_us / max(ours.server_us, 1e-9)
     count = section.settings.merchants
     right = all(line.checked == count and not line.wrong for line in (ours, probe))
     told = f"all {short(count)}, twice" if right else f"{ours.wrong:,} and {probe.wrong:,} wrong"
-    goals = [
+    return [
         Goal(
             "live: server CPU a change, every pair / wanted ones", f">= {LIVE_CPU:.0f}x", factor(less), less / LIVE_CPU
         ),
-        Goal("live: every answer right", "all", told, float(right)),
+        Goal.fact("live: every answer right", "all", told, right),
     ]
-    return [], goals
 
 
-# --- in the terminal -----------------------------------------------------------------------------------------------
+# --- tables --------------------------------------------------------------------------------------------------------
 
 
-def show_joins(report: JoinReport, console: Console) -> None:
-    """Print everything that was measured."""
-    here = report.machine
-    console.print(
-        f"\n{here['cpu']}, {here['cores']} cores, load {here['load'][0]}; Python {here['python']}, numba "
-        f"{here['numba']}. Xie 2007 is {XIE}, chapter 4. Microseconds of processor time an arriving row, medians of "
-        f"{report.settings.rounds} interleaved rounds. Of select-joins, finding the stretches of S that somebody wants "
-        "is measured; of band joins, finding the queries that get a row, counted and not listed. Results are not "
-        "written, as there.",
-        style="dim",
-    )
-    charts = [*(report.selects or ())]
-    charts += [report.hotspots.chart] if report.hotspots else []
-    charts += [report.bands.by_queries, report.bands.by_groups, report.bands.sixty] if report.bands else []
-    for chart in charts:
-        _show_chart(chart, console)
-    shows: tuple[tuple[object, Callable[[JoinReport, Console], None]], ...] = (
-        (report.upkeep, _show_upkeep),
-        (report.histogram, _show_histogram),
-        (report.planning, _show_planning),
-        (report.live, _show_live),
-    )
-    for section, show in shows:
-        if section is not None:
-            console.print()
-            show(report, console)
-    if report.claims:
-        table = plain_table("claims of Xie 2007", "claim", "figure", "Xie 2007", "ours", "")
-        for column in table.columns[:4]:
-            column.no_wrap = False
-        for claim in report.claims:
-            verdict = "[green]AS THERE[/]" if claim.holds else "[red]NOT SO[/]"
-            table.add_row(claim.claim, claim.figure, claim.thesis, claim.ours, verdict)
-        console.print()
-        console.print(table)
-    if report.goals:
-        console.print()
-        console.print(goals_table(report.goals))
+def _tables_of_selects(charts: tuple[JoinChart, ...]) -> Iterator[Shown]:
+    yield from map(_chart, charts)
 
 
-def _show_chart(chart: JoinChart, console: Console) -> None:
+def _tables_of_hotspots(section: HotspotSection) -> Iterator[Shown]:
+    yield _chart(section.chart)
+
+
+def _tables_of_bands(section: BandSection) -> Iterator[Shown]:
+    yield from map(_chart, (section.by_queries, section.by_groups, section.sixty))
+
+
+def _chart(chart: JoinChart) -> Table:
     table = plain_table(
         f"Figure {chart.key}: us an arrival; {chart.title}",
         fill(chart.x_label, 18),
@@ -444,37 +330,32 @@ def _show_chart(chart: JoinChart, console: Console) -> None:
     for i, x in enumerate(chart.curves[0].xs):
         place = f"{x:.0%}" if x <= 1 and x * 100 >= 1 else (f"{x:.1%}" if x < 1 else f"{x:,.0f}")
         table.add_row(place, f"{chart.taus[i]:,}", *(number(curve.us[i]) for curve in chart.curves))
-    console.print()
-    console.print(table)
+    return table
 
 
-def _show_upkeep(report: JoinReport, console: Console) -> None:
-    assert report.upkeep is not None, "measured"
-    title = f"Figure 4.11: us a subscription that comes or goes, of {report.upkeep.queries:,}"
-    many = f"{report.upkeep.batch:,} to\na call"
+def _tables_of_upkeep(section: UpkeepSection) -> Iterator[Shown]:
+    title = f"Figure 4.11: us a subscription that comes or goes, of {section.queries:,}"
+    many = f"{section.batch:,} to\na call"
     table = plain_table(title, "\n", many, "by\nBJ-MJ's", "one to\na call", "by\nBJ-MJ's")
-    for line in report.upkeep.lines:
+    for line in section.lines:
         cells = (number(line.batch_us), f"{line.batch_ratio:.2f}x", number(line.single_us), f"{line.single_ratio:.2f}x")
         table.add_row(line.name, *cells)
-    console.print(table)
+    yield table
 
 
-def _show_histogram(report: JoinReport, console: Console) -> None:
-    found = report.histogram
-    if found is None:
-        return
+def _tables_of_histogram(found: HistogramErrors) -> Iterator[Shown]:
     table = plain_table(
         f"Figure 4.12: mean relative error; tau {found.tau}",
         *("buckets", "ours", "equal width", "optimal, of sampled places"),
     )
     for buckets, *errors in zip(found.buckets, found.ours, found.equal, found.optimal, strict=True):
         table.add_row(str(buckets), *(f"{error:.1%}" for error in errors))
-    console.print(table)
-    console.print(f"Built in {found.build_ms:.0f} ms; the optimal one in {found.optimal_ms:.0f} ms.", style="dim")
+    yield table
+    yield f"Built in {found.build_ms:.0f} ms; the optimal one in {found.optimal_ms:.0f} ms."
 
 
-def _show_planning(report: JoinReport, console: Console) -> None:
-    for line in report.planning or ():
+def _tables_of_planning(lines: tuple[MixedLine, ...]) -> Iterator[Shown]:
+    for line in lines:
         title = (
             f"Figures 4.13 to 4.16: mixed workload, {line.queries:,} queries and rows, {line.hot_groups:,} hot groups"
         )
@@ -482,13 +363,11 @@ def _show_planning(report: JoinReport, console: Console) -> None:
         for name, us in line.us.items():
             shares = (f"{some[name]:.0%}" if name in some else "" for some in (line.shares, line.best_shares))
             table.add_row(name, number(us), short(1e6 / us), *shares)
-        console.print(table)
-        console.print(f"Chosen and fastest are the same for {line.right:.0%} of the arrivals.", style="dim")
+        yield table
+        yield f"Chosen and fastest are the same for {line.right:.0%} of the arrivals."
 
 
-def _show_live(report: JoinReport, console: Console) -> None:
-    assert report.live is not None, "measured"
-    section = report.live
+def _tables_of_live(section: LiveJoinSection) -> Iterator[Shown]:
     settings, ours, probe = section.settings, section.ranges, section.probe
     title = f"live: {settings.merchants:,} joins in {settings.clients} client processes; per change"
     table = plain_table(title, "", "wanted pairs", "every pair", "every/wanted")
@@ -506,11 +385,98 @@ def _show_live(report: JoinReport, console: Console) -> None:
     )
     for name, a, b in rows:
         table.add_row(name, number(a), number(b), factor(b / a) if a else "")
-    console.print(table)
-    console.print(
+    yield table
+    yield (
         f"{settings.rows:,} rows a table, a row meets {settings.meeting:,} of the other; {ours.changes:,} and "
         f"{probe.changes:,} changes in batches of {settings.batch}. Answers compared afterwards, each time: "
         f"{ours.checked:,} with NumPy, {ours.checked_by_sql} of them with SQLite too; wrong: {ours.wrong} and "
-        f"{probe.wrong}. Pairs in all answers: {ours.pairs:,}.",
-        style="dim",
+        f"{probe.wrong}. Pairs in all answers: {ours.pairs:,}."
     )
+
+
+# --- the benchmark -------------------------------------------------------------------------------------------------
+
+
+def _head(settings: JoinSettings) -> str:
+    return (
+        f"Xie 2007 is {XIE}, chapter 4. Microseconds of processor time an arriving row, medians of {settings.rounds} "
+        "interleaved rounds. Of select-joins, finding the stretches of S that somebody wants is measured; of band "
+        "joins, finding the queries that get a row, counted and not listed. Results are not written, as there."
+    )
+
+
+JOINS = Benchmark(
+    name="joins",
+    about="many standing joins: plans, stabbing groups, hotspots, and a cluster",
+    description=f"Reproduces Figures 4.7 to 4.16 of {XIE}: select-joins and band joins by several plans, upkeep, "
+    "histograms, and a plan per row; then 100,000 joins over a cluster, beside a server that describes every pair. "
+    "Claims are judged, too.",
+    full=FULL_JOINS,
+    quick=QUICK_JOINS,
+    quick_about="fewer sizes and rounds: about a minute",
+    head=_head,
+    sections=(
+        BenchSection(
+            "selects",
+            "Figures 4.7 and 4.8: select-joins by queries, groups, selectivity and joining rows",
+            selects,
+            _tables_of_selects,
+            _judged_selects,
+            {"fig_4_7_4_8": draw_selects},
+            lambda settings: 4 * settings.rounds,
+        ),
+        BenchSection(
+            "hotspots",
+            "Figure 4.9: time by the share of queries in hot groups",
+            hotspots,
+            _tables_of_hotspots,
+            _judged_hotspots,
+            {"fig_4_9": draw_hotspots},
+            lambda settings: len(settings.hot_shares),
+        ),
+        BenchSection(
+            "bands",
+            "Figure 4.10: band joins by queries and groups",
+            bands,
+            _tables_of_bands,
+            _judged_bands,
+            {"fig_4_10": draw_bands},
+            lambda settings: 3 * settings.rounds,
+        ),
+        BenchSection(
+            "upkeep",
+            "Figure 4.11: a subscription that comes or goes",
+            upkeep,
+            _tables_of_upkeep,
+            _judged_upkeep,
+            {"fig_4_11": draw_upkeep},
+            lambda settings: 2,
+        ),
+        BenchSection(
+            "histogram",
+            "Figure 4.12: error of interval histograms",
+            histograms,
+            _tables_of_histogram,
+            _judged_histograms,
+            {"fig_4_12": draw_errors},
+            lambda settings: 1,
+        ),
+        BenchSection(
+            "planning",
+            "Figures 4.13 to 4.16: a plan per row on a mixed workload",
+            planning,
+            _tables_of_planning,
+            _judged_planning,
+            {"fig_4_13": draw_mixed},
+            lambda settings: 1 + len(settings.mixed),
+        ),
+        BenchSection(
+            "live",
+            "100,000 joins over a cluster of processes, beside a server that describes every pair",
+            lambda settings, tick: live(settings.live, tick),
+            _tables_of_live,
+            _judged_live,
+            steps=lambda settings: 2,
+        ),
+    ),
+)

@@ -9,14 +9,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from hullcast.network.wire.errors import HullcastError, UsageError
+from hullcast.network.wire.errors import HullcastError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+K = TypeVar("K")  # a name
+R = TypeVar("R")  # what a round gives
+L = TypeVar("L", bound="DataclassInstance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +79,32 @@ def spread(values: Iterable[float]) -> Spread:
     return Spread(q1, middle, q3)
 
 
-def in_turns(subjects: Mapping[str, Subject], rounds: int, tick: Callable[[str], None]) -> dict[str, list[Run]]:
-    """Measure all subjects once a round, and one round more, the first, that only warms caches."""
-    runs: dict[str, list[Run]] = {name: [] for name in subjects}
+def turns(rounds: int, tick: Callable[[str], None], what: str) -> Iterator[int]:
+    """So many rounds, and one before them, number 0, that only warms up."""
     for turn in range(rounds + 1):
-        tick(f"round {turn} of {rounds}" if turn else "first round, not counted")
-        for name, subject in subjects.items():
-            run = subject.run(turn)
+        tick(f"{what}, round {turn} of {rounds}" if turn else f"{what}, first round, not counted")
+        yield turn
+
+
+def in_turns(
+    ways: Mapping[K, Callable[[int], R]], rounds: int, tick: Callable[[str], None], what: str
+) -> dict[K, list[R]]:
+    """Take all ways once a round, so that a busy moment of the machine falls on all of them. What each gave, without
+    the first round."""
+    found: dict[K, list[R]] = {name: [] for name in ways}
+    for turn in turns(rounds, tick, what):
+        for name, way in ways.items():
+            one = way(turn)
             if turn:
-                runs[name].append(run)
-    return runs
+                found[name].append(one)
+    return found
+
+
+def measured_in_turns(
+    subjects: Mapping[str, Subject], rounds: int, tick: Callable[[str], None], what: str
+) -> dict[str, list[Run]]:
+    """The same of subjects."""
+    return in_turns({name: subject.run for name, subject in subjects.items()}, rounds, tick, what)
 
 
 def us(runs: Sequence[Run]) -> float:
@@ -99,6 +122,20 @@ def messages_per_update(runs: Sequence[Run]) -> float:
     return sum(run.messages for run in runs) / max(1, sum(run.updates for run in runs))
 
 
+def medians(rounds: Sequence[L], **others: Any) -> L:
+    """What rounds found, as one: the median of each figure, and of those in a dict; `others` are not medians."""
+
+    def middle(values: Sequence[Any]) -> Any:
+        if isinstance(values[0], dict):
+            return {name: median(value[name] for value in values) for name in values[0]}
+        is_figure = isinstance(values[0], int | float) and len(set(values)) > 1
+        return median(values) if is_figure else values[0]
+
+    found = {each.name: [getattr(one, each.name) for one in rounds] for each in fields(rounds[0])}
+    told = {name: middle(values) for name, values in found.items() if name not in others}
+    return replace(rounds[0], **told, **others)
+
+
 class MeasurementFailed(HullcastError):
     """A process that should have measured failed."""
 
@@ -114,12 +151,3 @@ def measured_apart(
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise MeasurementFailed(f"{what} failed: {last}")
     return json.loads(done.stdout)
-
-
-def process_of(pid: int | None = None) -> Any:
-    """A process as psutil sees it, for its memory and CPU time; UsageError without psutil. None: this one."""
-    try:
-        import psutil
-    except ImportError:
-        raise UsageError("memory and CPU time need psutil; install it: pip install 'hullcast[bench]'") from None
-    return psutil.Process(pid)

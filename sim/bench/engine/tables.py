@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hullcast.sim.bench.baselines import ceiling_subject, per_subscriber_rate, requery_us
-from hullcast.sim.bench.subjects import engine_subject, kernel_subject
-from hullcast.sim.bench.timing import Spread, in_turns, messages_per_update, ratio, us
+from hullcast.sim.bench.engine.baselines import ceiling_subject, per_subscriber_rate, requery_us
+from hullcast.sim.bench.engine.subjects import engine_subject, kernel_subject
+from hullcast.sim.bench.frame.timing import Spread, measured_in_turns, messages_per_update, ratio, us
 from hullcast.sim.traces.table51 import SPIKES, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.sim.bench.engine import EngineSettings
-    from hullcast.sim.bench.timing import Run, Subject
+    from hullcast.sim.bench.engine.benchmark import EngineSettings
+    from hullcast.sim.bench.frame.timing import Run, Subject
 
 #: Figures of Xie (2007): messages per non-ignorable update, (S-CN, unicast).
 TABLE_5_2 = {
@@ -116,7 +116,7 @@ def by_rows(settings: EngineSettings, tick: Callable[[str], None]) -> RowsSectio
         requery.append(
             Requery(n, settings.subscriptions, scan, search, min(scan, search) * 1e-6 * settings.subscriptions)
         )
-    runs = in_turns(_by_kind(subjects), settings.rounds, tick)
+    runs = measured_in_turns(_by_kind(subjects), settings.rounds, tick, "by rows")
     first = settings.rows[0]
     for n in settings.rows:
         same = [[run.messages for run in runs[f"{tree} {n}"]] for tree in ("kernel", "ceiling")]
@@ -137,7 +137,7 @@ def by_subscriptions(settings: EngineSettings, tick: Callable[[str], None]) -> S
         subjects[f"unicast {n}"] = engine_subject(
             load.rows, few, settings.unicast_updates, settings.batch, load.ranges(n)
         )
-    runs = in_turns(_by_kind(subjects), settings.rounds, tick)
+    runs = measured_in_turns(_by_kind(subjects), settings.rounds, tick, "by subscriptions")
     first = settings.sweep[0]
     known = TABLE_5_3 if settings.fewest_rows == 10_000 else {}
     lines = tuple(_line(runs, n, first, settings.fewest_rows, n, known.get(n)) for n in settings.sweep)
