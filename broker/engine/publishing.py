@@ -57,7 +57,7 @@ SLICED_MESSAGES = 4096
 LARGE = 1 << 14
 
 
-class Change(NamedTuple):
+class LargeChange(NamedTuple):
     """What a large batch does to a table, and to which rows: their codes, or work that finds them."""
 
     store: TableStore
@@ -192,7 +192,7 @@ class Publishing:
         sources = (store.table.name, *(stream.windows if stream is not None else ()))
         return [(source, *reader) for source in sources for reader in self._channels.reading(source)]
 
-    def changing(self, change: Change) -> Work:
+    def changing(self, change: LargeChange) -> Work:
         """`publish` in slices: the result is the same, as of the moment of the last slice.
 
         The table is held from now on. Refused, or given up before it has changed rows, it leaves nothing; after that
@@ -202,7 +202,7 @@ class Publishing:
         next(work)
         return work
 
-    def _changing(self, change: Change) -> Work:
+    def _changing(self, change: LargeChange) -> Work:
         store, hold, touched = change.store, _Hold(change.store), False
         self._holds.append(hold)
         try:
@@ -238,7 +238,7 @@ class Publishing:
             if hold in self._holds:
                 self._holds.remove(hold)
 
-    def _prepare(self, change: Change, encoded: Encoded, gathered: Mapping[str, Sequence[_Gathering]]) -> Work:
+    def _prepare(self, change: LargeChange, encoded: Encoded, gathered: Mapping[str, Sequence[_Gathering]]) -> Work:
         """All that a batch takes but its numbers."""
         changed: list[Updates] = []
         start, step = 0, SLICED_ROWS
@@ -260,7 +260,7 @@ class Publishing:
 
     def _switch(
         self,
-        change: Change,
+        change: LargeChange,
         encoded: Encoded,
         parts: Sequence[Updates],
         gathered: Mapping[str, Sequence[_Gathering]],

@@ -9,7 +9,7 @@ import numpy as np
 
 from hullcast.broker.engine.catalogue import joins_streams
 from hullcast.broker.engine.engine import Engine
-from hullcast.broker.engine.publishing import Change
+from hullcast.broker.engine.publishing import LargeChange
 from hullcast.broker.engine.stream import nothing_needed
 from hullcast.broker.reformulate.channel import Attended
 from hullcast.broker.reformulate.result import ResultChannel
@@ -128,7 +128,7 @@ class ServedEngine(Engine):
         self._changes.check_sound()
         store, stream = self._catalogue.store(table), self._streams.get(fold(table))
         apply = store.apply if stream is None else stream.coming
-        return self._changes.changing(Change(store, coding, apply, stream))
+        return self._changes.changing(LargeChange(store, coding, apply, stream))
 
     def deleting(self, table: str, keys: Values) -> Work:
         """`delete_column` in slices, and what it did to the rows. Not for streams."""
@@ -139,7 +139,7 @@ class ServedEngine(Engine):
             yield 0.0
             return Encoded(ingest_keys(store.table, keys, self._interner).reshape(1, -1), partial=False)
 
-        return self._changes.changing(Change(store, coding(), lambda some: store.remove(some.cells[0])))
+        return self._changes.changing(LargeChange(store, coding(), lambda some: store.remove(some.cells[0])))
 
     def held(self, tables: Iterable[str] | None = None) -> bool:
         """Whether a large batch is on its way that holds one of these tables (None: any table): nobody may read or

@@ -1,5 +1,4 @@
-"""A process beside the server: less urgent, the first to go if the machine runs out of memory, and gone with whoever
-started it.
+"""A process beside the server: less urgent, first to go if memory runs out, and gone with its starter.
 
 Such a process must stay in the server's session. Linux makes each session a group of its own (`sched_autogroup`),
 compares niceness only within a group, and shares the processors evenly among groups: in another session, processes of
