@@ -276,7 +276,7 @@ class Changing:
         known = rows > LEAST_LARGE and fold(body.table) in self._engine.catalogue.stores
         return known and self._engine.is_large(body.table, rows)
 
-    def changing(self, asked: Asked[Publish] | Asked[Delete], now: Callable[[], float]) -> Work:
+    def change_in_slices(self, asked: Asked[Publish] | Asked[Delete], now: Callable[[], float]) -> Work:
         """Apply a large change in slices, and all of it in the last: the result is its Outcome. Nobody else changes or
         reads its table meanwhile; whoever holds the table comes first."""
         body, request, access = asked

@@ -118,7 +118,7 @@ def publish_alone(s: Server, asked: Asked[Publish]) -> Work:
     with s.changing.in_line(asked):
         yield from _freed(s, (asked.body.table,), asked)
         if s.changing.is_large(asked.body, most_rows(asked.body.columns)):
-            return (yield from s.changing.changing(asked, s.now))
+            return (yield from s.changing.change_in_slices(asked, s.now))
         (outcome,) = s.changing.publish([asked], s.now())
     if isinstance(outcome, Exception):
         raise outcome
@@ -130,7 +130,7 @@ def delete(s: Server, asked: Asked[Delete]) -> Work:
     with s.changing.in_line(asked):
         yield from _freed(s, (asked.body.table,), asked)
         if s.changing.is_large(asked.body, len(asked.body.keys)):
-            return (yield from s.changing.changing(asked, s.now))
+            return (yield from s.changing.change_in_slices(asked, s.now))
         return s.changing.change(asked, s.now())
 
 
