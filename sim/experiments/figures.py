@@ -10,11 +10,11 @@ from typing import Generic, TypeVar
 from pyspark.sql import SparkSession
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.experiments.claims import Section
 from hullcast.sim.experiments.data import RealData
 from hullcast.sim.experiments.report import goals_text, write_report, write_reports
 from hullcast.sim.experiments.run import ExperimentRun, StepProgress
 from hullcast.sim.experiments.steps import RunFolder
+from hullcast.sim.output.claims import Section
 from hullcast.sim.output.goals import Goal
 from hullcast.sim.spark.options import SparkOptions
 from hullcast.sim.spark.session import DEFAULT, reaching

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from hullcast.sim.experiments.claims import Claim, Section
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.output.goals import Goal, summary
 from hullcast.sim.output.text import markdown
 from hullcast.sim.spark.storage import Place

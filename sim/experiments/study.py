@@ -23,10 +23,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.experiments.claims import Claim, Section, over_draws
 from hullcast.sim.experiments.report import glossary, write_report, write_reports
 from hullcast.sim.experiments.run import ExperimentRun, StepProgress, cores_of
 from hullcast.sim.experiments.steps import RunFolder, read_rows, write_rows
+from hullcast.sim.output.claims import Claim, Section, over_draws
 from hullcast.sim.spark.options import SparkOptions
 from hullcast.sim.spark.session import DEFAULT, reaching, watched
 from hullcast.sim.spark.storage import Place, place_of

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from hullcast.sim.output.claims import Claim
 from hullcast.sim.output.text import plain_table
 
 
@@ -51,17 +52,6 @@ class Goal:
         return plain | ({"passed": None} if self.unjudged else {})
 
 
-@dataclass(frozen=True, slots=True)
-class PaperClaim:
-    """What a paper says of one of its figures, and what we see."""
-
-    figure: str
-    claim: str
-    thesis: str
-    ours: str
-    holds: bool | None  # None: not judged
-
-
 def goals_over_draws(draws: Sequence[Sequence[Goal]]) -> list[Goal]:
     """One goal of each aim, from the same aims judged for each draw: reached if it is in all of them."""
     return [same[0] if len(same) == 1 else _together(same) for same in zip(*draws, strict=True)]
@@ -92,15 +82,17 @@ def goals_table(goals: Sequence[Goal]) -> Table:
     return table
 
 
-def claims_table(claims: Sequence[PaperClaim]) -> Table:
+def claims_table(claims: Sequence[Claim]) -> Table:
     """What a paper says, beside ours, for the terminal."""
     table = plain_table("claims of Xie 2007", "claim", "figure", "Xie 2007", "ours", "")
     for column in table.columns[:4]:
         column.no_wrap = False
     for claim in claims:
-        told = {True: "[green]AS THERE[/]", False: "[red]NOT SO[/]", None: "[yellow]not judged[/]"}
-        verdict = told[None if claim.holds is None else bool(claim.holds)]
-        table.add_row(claim.claim, claim.figure, claim.thesis, claim.ours, verdict)
+        if not claim.counted:
+            told = f"[yellow]{'by construction' if claim.given else 'not judged'}[/]"
+        else:
+            told = "[green]AS THERE[/]" if claim.holds else "[red]NOT SO[/]"
+        table.add_row(claim.statement, claim.item, claim.paper, claim.ours, told)
     return table
 
 

@@ -17,7 +17,8 @@ from rich.text import Text
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.frame.machine import LOOK_S, machine, others_cores, process_of
-from hullcast.sim.output.goals import Goal, PaperClaim
+from hullcast.sim.output.claims import Claim
+from hullcast.sim.output.goals import Goal
 
 S = TypeVar("S")  # settings
 F = TypeVar("F")  # figures
@@ -46,7 +47,7 @@ class BenchSection(Generic[S, F]):
     about: str  # what it shows, for `--help`
     run: Callable[[S, Tick], Any]  # measures: gives F, or is a coroutine that does
     tables: Callable[[F], Iterable[Shown]]
-    goals: Callable[[F], Iterable[Goal | PaperClaim]] = lambda found: ()
+    goals: Callable[[F], Iterable[Goal | Claim]] = lambda found: ()
     pictures: Mapping[str, Callable[[F, Path], Path]] = field(default_factory=dict)  # by the name of the PNG
     steps: Callable[[S], int] = lambda settings: 1  # how often `run` ticks
 
@@ -101,7 +102,7 @@ class Benchmark(Generic[S]):
         """Measure these sections. Before each we look for so long at what other programs use: 0 for not at all."""
         wanted = self.wanted(only)
         process_of()  # or CPU time cannot be measured; better said before measuring than after
-        here, most, found, told = machine(), 0.0, dict[str, Any](), list[Goal | PaperClaim]()
+        here, most, found, told = machine(), 0.0, dict[str, Any](), list[Goal | Claim]()
         for section in wanted:
             others = others_cores(look_s) if look_s else 0.0
             most = max(most, others)
@@ -114,7 +115,7 @@ class Benchmark(Generic[S]):
             settings,
             found,
             tuple(one for one in told if isinstance(one, Goal)),
-            tuple(one for one in told if isinstance(one, PaperClaim)),
+            tuple(one for one in told if isinstance(one, Claim)),
         )
 
 
@@ -127,18 +128,17 @@ class BenchReport:
     settings: Any
     found: Mapping[str, Any]
     goals: tuple[Goal, ...] = ()
-    claims: tuple[PaperClaim, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
 
-def judged(one: Goal | PaperClaim, others: float) -> Goal | PaperClaim:
+def judged(one: Goal | Claim, others: float) -> Goal | Claim:
     """The same, without a verdict if other programs used too much of the machine for one."""
     if others <= DISTURBED:
         return one
-    if isinstance(one, PaperClaim):
-        return replace(one, holds=None)
-    if one.exact:
-        return one
-    return replace(one, unjudged=f"other programs used {others:.2g} cores")
+    busy = f"other programs used {others:.2g} cores"
+    if isinstance(one, Claim):
+        return replace(one, unknown=busy)
+    return one if one.exact else replace(one, unjudged=busy)
 
 
 def seeded(settings: Any, seed: int) -> Any:

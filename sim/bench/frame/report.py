@@ -20,7 +20,7 @@ from hullcast.sim.bench.frame.benchmark import DISTURBED, BenchReport, BenchSect
 from hullcast.sim.output.charts import DPI, pyplot
 from hullcast.sim.output.goals import claims_table, goals_table
 
-FORMAT = 1  # of the JSON file; raised when a reader would have to change
+FORMAT = 2  # of the JSON file; raised when a reader would have to change
 
 
 # --- in the terminal -----------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def to_json(report: BenchReport) -> dict[str, Any]:
     if len(sections) == 1 and isinstance(found[sections[0]], dict):
         found = found[sections[0]]
     here = {"machine": dict(report.machine), "settings": asdict(report.settings)}
-    claims = {"claims": _plain(report.claims)} if report.claims else {}
+    claims = {"claims": [claim.plain() for claim in report.claims]} if report.claims else {}
     return {"format": FORMAT, **here, **found, **claims, "goals": [goal.plain() for goal in report.goals]}
 
 

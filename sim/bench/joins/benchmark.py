@@ -45,7 +45,8 @@ from hullcast.sim.bench.joins.sections import (
     selects,
     upkeep,
 )
-from hullcast.sim.output.goals import Goal, PaperClaim, share_under
+from hullcast.sim.output.claims import Claim
+from hullcast.sim.output.goals import Goal, share_under
 from hullcast.sim.output.text import factor, number, plain_table, short
 
 #: Goals.
@@ -65,7 +66,7 @@ INDIFFERENT, OFF_LINEAR = 1.5, 0.25
 # --- claims and goals ----------------------------------------------------------------------------------------------
 
 
-def _judged_selects(charts: tuple[JoinChart, ...]) -> list[Goal | PaperClaim]:
+def _judged_selects(charts: tuple[JoinChart, ...]) -> list[Goal | Claim]:
     by_queries, by_groups, by_share, by_joining = charts
     ssi, select, naive = (by_queries.curve(name) for name in (SSI, SelectFirst.name, NaivePlan.name))
     joins = [by_queries.curve(name) for name in (JoinFirst.name, JoinFirstEach.name)]
@@ -84,47 +85,78 @@ def _judged_selects(charts: tuple[JoinChart, ...]) -> list[Goal | PaperClaim]:
     immune = {name: by_joining.curve(name).spread for name in (SSI, SelectFirst.name, NaivePlan.name)}
     near = crossing is not None and 125 <= crossing <= 500
     claims = [
-        PaperClaim(
-            "4.7(i)", f"SSI, loss from {span}", "< 20 %", f"{loss:.0%} (groups: {ends[0]}, {ends[1]})", loss < 0.2
+        Claim(
+            "",
+            f"SSI, loss from {span}",
+            f"{loss:.0%} (groups: {ends[0]}, {ends[1]})",
+            loss < 0.2,
+            item="Figure 4.7(i)",
+            paper="< 20 %",
         ),
-        PaperClaim("4.7(i)", f"JoinFirst at {short(last)}, of SSI's rate", "< 5 %", f"{1 / ahead:.2%}", ahead > 20),
-        PaperClaim(
-            "4.7(i)",
+        Claim(
+            "",
+            f"JoinFirst at {short(last)}, of SSI's rate",
+            f"{1 / ahead:.2%}",
+            ahead > 20,
+            item="Figure 4.7(i)",
+            paper="< 5 %",
+        ),
+        Claim(
+            "",
             "SelectFirst and NAIVE fall linearly",
-            "exponent 1",
             _exponents(slopes),
             all(map(_is_linear, slopes)),
+            item="Figure 4.7(i)",
+            paper="exponent 1",
         ),
-        PaperClaim(
-            "4.7(ii)",
+        Claim(
+            "",
             "SelectFirst passes SSI",
-            "near 250 groups",
             "never" if crossing is None else f"at {crossing:,.0f} groups",
             near,
+            item="Figure 4.7(ii)",
+            paper="near 250 groups",
         ),
-        PaperClaim(
-            "4.7(ii)",
+        Claim(
+            "",
             "SelectFirst and NAIVE do not care for groups",
-            "flat",
             ", ".join(f"x{value:.2f}" for value in spreads),
             max(spreads) < INDIFFERENT,
+            item="Figure 4.7(ii)",
+            paper="flat",
         ),
-        PaperClaim(
-            "4.8(iii)",
+        Claim(
+            "",
             "SSI does not care for the selectivity",
-            "flat",
             _never_dearer(share_ssi.us),
             _no_rise(share_ssi.us),
+            item="Figure 4.8(iii)",
+            paper="flat",
         ),
-        PaperClaim("4.8(iii)", "SelectFirst falls linearly", "exponent 1", f"{slope:.2f}", _is_linear(slope)),
-        PaperClaim(
-            "4.8(iv)",
+        Claim(
+            "",
+            "SelectFirst falls linearly",
+            f"{slope:.2f}",
+            _is_linear(slope),
+            item="Figure 4.8(iii)",
+            paper="exponent 1",
+        ),
+        Claim(
+            "",
             "joining rows: all but JoinFirst immune",
-            "flat",
             ", ".join(f"{name} x{value:.2f}" for name, value in immune.items()),
             max(immune.values()) < INDIFFERENT,
+            item="Figure 4.8(iv)",
+            paper="flat",
         ),
-        PaperClaim("4.8(iv)", "JoinFirst falls linearly", "exponent 1", f"{join_slope:.2f}", _is_linear(join_slope)),
+        Claim(
+            "",
+            "JoinFirst falls linearly",
+            f"{join_slope:.2f}",
+            _is_linear(join_slope),
+            item="Figure 4.8(iv)",
+            paper="exponent 1",
+        ),
     ]
     goals = [
         Goal(f"SJ-SSI, loss from {span}", f"<= {SSI_LOSS:.0%}", f"{loss:.0%}", (1 - loss) / (1 - SSI_LOSS)),
@@ -171,21 +203,23 @@ def _crossing(chart: JoinChart) -> float | None:
     return None
 
 
-def _judged_hotspots(section: HotspotSection) -> list[Goal | PaperClaim]:
+def _judged_hotspots(section: HotspotSection) -> list[Goal | Claim]:
     falls = section.slope_us < 0
     told = f"R2 {section.r_squared:.3f}, {section.slope_us / 10:+.1f} us per 10 %" if falls else "does not fall"
     linear = falls and section.r_squared >= LINEAR
     spread = section.chart.curve(SelectFirst.name).spread
     claims = [
-        PaperClaim("4.9", "Hotspot's time falls linearly with the hot share", "straight", told, linear),
-        PaperClaim("4.9", "SelectFirst does not care", "flat", f"x{spread:.2f}", spread < INDIFFERENT),
+        Claim(
+            "", "Hotspot's time falls linearly with the hot share", told, linear, item="Figure 4.9", paper="straight"
+        ),
+        Claim("", "SelectFirst does not care", f"x{spread:.2f}", spread < INDIFFERENT, item="Figure 4.9", paper="flat"),
     ]
     share = section.r_squared / LINEAR if falls else 0.0
     goal = Goal("time falls linearly with the hot share", f"falls, R2 >= {LINEAR}", told.partition(",")[0], share)
     return [*claims, goal]
 
 
-def _judged_bands(section: BandSection) -> list[Goal | PaperClaim]:
+def _judged_bands(section: BandSection) -> list[Goal | Claim]:
     names = (BandMerge.name, BandDataOuter.name, BandQueryOuter.name)
     ssi = section.by_queries.curve(BandGroups.name)
     ahead = {name: [ssi.times(x, section.by_queries.curve(name)) for x in ssi.xs] for name in names}
@@ -203,27 +237,46 @@ def _judged_bands(section: BandSection) -> list[Goal | PaperClaim]:
     ratios = {name: sixty.times(at, section.sixty.curve(name)) for name in names}
     aims = (OVER_MERGE, OVER_OUTER, OVER_OUTER)
     claims = [
-        PaperClaim(
-            "4.10(i)", "BJ-SSI ahead of all others", "orders of magnitude", f"{factor(least)} or more", least >= 10
+        Claim(
+            "",
+            "BJ-SSI ahead of all others",
+            f"{factor(least)} or more",
+            least >= 10,
+            item="Figure 4.10(i)",
+            paper="orders of magnitude",
         ),
-        PaperClaim(
-            "4.10(i)",
+        Claim(
+            "",
             f"BJ-SSI's rate, {span} ({section.by_queries.taus[0]} to {section.by_queries.taus[-1]} groups)",
-            "down to 1/3",
             f"down to 1/{growth:.1f}",
             growth < 4.5,
+            item="Figure 4.10(i)",
+            paper="down to 1/3",
         ),
-        PaperClaim(
-            "4.10(ii)",
+        Claim(
+            "",
             f"BJ-SSI ahead even at {most:,.0f} groups",
-            "ahead",
             ", ".join(f"{factor(value)} {name}" for name, value in others.items()),
             min(others.values()) > 1,
+            item="Figure 4.10(ii)",
+            paper="ahead",
         ),
-        PaperClaim(
-            "4.10(ii)", "BJ-MJ and BJ-DOuter do not care for groups", "flat", f"x{flat:.2f}", flat < INDIFFERENT
+        Claim(
+            "",
+            "BJ-MJ and BJ-DOuter do not care for groups",
+            f"x{flat:.2f}",
+            flat < INDIFFERENT,
+            item="Figure 4.10(ii)",
+            paper="flat",
         ),
-        PaperClaim("4.10(ii)", "BJ-SSI falls linearly with groups", "exponent 1", f"{slope:.2f}", _is_linear(slope)),
+        Claim(
+            "",
+            "BJ-SSI falls linearly with groups",
+            f"{slope:.2f}",
+            _is_linear(slope),
+            item="Figure 4.10(ii)",
+            paper="exponent 1",
+        ),
     ]
     goals = [
         Goal(f"BJ-SSI / {name} {where}", f">= {aim:.0f}x", factor(ratios[name]), ratios[name] / aim)
@@ -232,11 +285,11 @@ def _judged_bands(section: BandSection) -> list[Goal | PaperClaim]:
     return [*claims, *goals]
 
 
-def _judged_upkeep(section: UpkeepSection) -> list[Goal | PaperClaim]:
+def _judged_upkeep(section: UpkeepSection) -> list[Goal | Claim]:
     line = next(line for line in section.lines if line.name == BandGroups.name)
     told = f"{line.batch_ratio:.2f}x ({section.batch:,} to a call), {line.single_ratio:.2f}x (one to a call)"
     worst = max(line.batch_ratio, line.single_ratio)
-    claims = [PaperClaim("4.11", "BJ-SSI's upkeep, by BJ-MJ's", "1.2x", told, worst <= 1.25)]
+    claims = [Claim("", "BJ-SSI's upkeep, by BJ-MJ's", told, worst <= 1.25, item="Figure 4.11", paper="1.2x")]
     goals = [
         Goal(f"upkeep, BJ-SSI / BJ-MJ, {how}", f"<= {UPKEEP}x", f"{ratio:.2f}x", UPKEEP / ratio)
         for how, ratio in ((f"{section.batch:,} to a call", line.batch_ratio), ("one to a call", line.single_ratio))
@@ -244,13 +297,29 @@ def _judged_upkeep(section: UpkeepSection) -> list[Goal | PaperClaim]:
     return [*claims, *goals]
 
 
-def _judged_histograms(errors: HistogramErrors) -> list[Goal | PaperClaim]:
+def _judged_histograms(errors: HistogramErrors) -> list[Goal | Claim]:
     fewest, error, equal = errors.buckets[0], errors.ours[0], errors.equal[0]
     better = all(ours <= equal for ours, equal in zip(errors.ours, errors.equal, strict=True))
     claims = [
-        PaperClaim("4.12", f"error with {fewest} buckets", "14.9 %", f"{error:.1%}", error < HISTOGRAM_ERROR),
-        PaperClaim("4.12", f"error of equal width with {fewest}", "> 70 %", f"{equal:.1%}", equal > EQUAL_ERROR),
-        PaperClaim("4.12", "better than equal width everywhere", "yes", "yes" if better else "no", better),
+        Claim(
+            "",
+            f"error with {fewest} buckets",
+            f"{error:.1%}",
+            error < HISTOGRAM_ERROR,
+            item="Figure 4.12",
+            paper="14.9 %",
+        ),
+        Claim(
+            "",
+            f"error of equal width with {fewest}",
+            f"{equal:.1%}",
+            equal > EQUAL_ERROR,
+            item="Figure 4.12",
+            paper="> 70 %",
+        ),
+        Claim(
+            "", "better than equal width everywhere", "yes" if better else "no", better, item="Figure 4.12", paper="yes"
+        ),
     ]
     goals = [
         Goal(
@@ -261,22 +330,37 @@ def _judged_histograms(errors: HistogramErrors) -> list[Goal | PaperClaim]:
     return [*claims, *goals]
 
 
-def _judged_planning(lines: tuple[MixedLine, ...]) -> list[Goal | PaperClaim]:
+def _judged_planning(lines: tuple[MixedLine, ...]) -> list[Goal | Claim]:
     claims = []
     for line in lines:
         single = min(us for name, us in line.us.items() if name not in (Hotspot.name, DYNAMIC, HINDSIGHT))
         times = single / line.us[Hotspot.name]
         where = short(line.queries)
         claims += [
-            PaperClaim("4.13", f"{where}: Hotspot over other single plans", "> 3x", factor(times), times > 3),
-            PaperClaim(
-                "4.13",
+            Claim(
+                "",
+                f"{where}: Hotspot over other single plans",
+                factor(times),
+                times > 3,
+                item="Figure 4.13",
+                paper="> 3x",
+            ),
+            Claim(
+                "",
                 f"{where}: a plan per row over always Hotspot",
-                "more, in places > 1.5x",
                 factor(line.over_hotspot),
                 line.over_hotspot > 1,
+                item="Figure 4.13",
+                paper="more, in places > 1.5x",
             ),
-            PaperClaim("4.15", f"{where}: the fastest plan was chosen", "30 %", f"{line.right:.0%}", line.right >= 0.3),
+            Claim(
+                "",
+                f"{where}: the fastest plan was chosen",
+                f"{line.right:.0%}",
+                line.right >= 0.3,
+                item="Figure 4.15",
+                paper="30 %",
+            ),
         ]
     slowest, least = min(line.over_best for line in lines), min(line.over_hotspot for line in lines)
     goals = [
@@ -291,7 +375,7 @@ def _judged_planning(lines: tuple[MixedLine, ...]) -> list[Goal | PaperClaim]:
     return [*claims, *goals]
 
 
-def _judged_live(section: LiveJoinSection) -> list[Goal | PaperClaim]:
+def _judged_live(section: LiveJoinSection) -> list[Goal | Claim]:
     ours, probe = section.ranges, section.probe
     less = probe.server_us / max(ours.server_us, 1e-9)
     count = section.settings.merchants

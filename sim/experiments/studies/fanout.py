@@ -12,9 +12,9 @@ from statistics import median
 
 import numpy as np
 
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.study import GridPoint, Study, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.output.text import factor, number, short, times
 from hullcast.sim.overlay.placement import choose_brokers, place
 from hullcast.sim.overlay.tree import FANOUT, BrokerTree

@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim import XIE
-from hullcast.sim.experiments.claims import Claim, Section, over_draws
 from hullcast.sim.experiments.data import RealData
 from hullcast.sim.experiments.figures import Paper
 from hullcast.sim.experiments.report import glossary
@@ -35,6 +34,7 @@ from hullcast.sim.experiments.traffic.server import server_sections
 from hullcast.sim.experiments.traffic.settings import FULL, QUICK, FigureSettings
 from hullcast.sim.experiments.traffic.shares import affected_section, ignorable_section, shares_steps
 from hullcast.sim.experiments.traffic.summary import read_lines
+from hullcast.sim.output.claims import Claim, Section, over_draws
 from hullcast.sim.output.goals import Goal
 from hullcast.sim.output.text import number
 from hullcast.sim.spark.storage import Place

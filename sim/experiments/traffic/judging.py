@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from hullcast.sim.experiments.claims import Claim, over_draws
 from hullcast.sim.experiments.traffic.summary import EventCost, TrafficLine
+from hullcast.sim.output.claims import Claim, over_draws
 from hullcast.sim.output.text import growth, middle, number
 from hullcast.sim.traffic.sizes import wire_sizes
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from statistics import median
 
 from hullcast.sim import XIE
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.data import NetworkFile, Prices
 from hullcast.sim.experiments.steps import fingerprint
 from hullcast.sim.experiments.traffic.charts import draw_curves, draw_stress
@@ -42,6 +41,7 @@ from hullcast.sim.experiments.traffic.networks import WITH_GREEDY, Law
 from hullcast.sim.experiments.traffic.replays import Measured, Point, Replays
 from hullcast.sim.experiments.traffic.settings import FigureSettings
 from hullcast.sim.experiments.traffic.summary import Stress, TrafficLine, write_lines, write_stress
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.output.text import factor, factor_span, growth, middle, number, short, span, times
 
 EVENTS, STOCKS, NOT_IGNORABLE = 338_415, 3_053, 0.117  # of the trace of Xie (2007)

@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.run import PeakMemory
 from hullcast.sim.experiments.steps import read_rows, write_rows
 from hullcast.sim.experiments.traffic.inputs import Input, market_trace
 from hullcast.sim.experiments.traffic.networks import Law
 from hullcast.sim.experiments.traffic.replays import Replays
 from hullcast.sim.experiments.traffic.settings import FigureSettings
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.spark.options import SparkOptions
 from hullcast.sim.spark.session import spark_session, watched
 from hullcast.sim.spark.storage import Place

@@ -28,10 +28,10 @@ from hullcast.sim.bench.engine.tables import (
 )
 from hullcast.sim.bench.frame.machine import machine
 from hullcast.sim.bench.frame.timing import Spread
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.run import ExperimentRun
 from hullcast.sim.experiments.steps import write_rows
 from hullcast.sim.experiments.traffic.judging import FLAT, grew
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.output.text import factor, growth, number, short, span, times
 from hullcast.sim.spark.storage import Place
 

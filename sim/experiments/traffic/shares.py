@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import Any
 
 from hullcast.sim import XIE
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.traffic.charts import draw_curves
 from hullcast.sim.experiments.traffic.inputs import table_trace
 from hullcast.sim.experiments.traffic.judging import (
@@ -37,6 +36,7 @@ from hullcast.sim.experiments.traffic.networks import SHORT, Law
 from hullcast.sim.experiments.traffic.replays import Point, Replays
 from hullcast.sim.experiments.traffic.settings import FigureSettings
 from hullcast.sim.experiments.traffic.summary import TrafficLine, write_lines
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.output.text import factor, factor_span, growth, number, short, times
 from hullcast.sim.overlay import PLACEMENTS
 from hullcast.sim.traces.table51 import SHADOWS, Mix

@@ -18,7 +18,8 @@ from hullcast.sim.bench.frame.charts import Bars, draw_bars
 from hullcast.sim.bench.frame.machine import cpu_s, others_cores
 from hullcast.sim.bench.frame.report import draw, to_json, write_page
 from hullcast.sim.bench.frame.timing import MeasurementFailed, in_turns, medians
-from hullcast.sim.output.goals import Goal, PaperClaim
+from hullcast.sim.output.claims import Claim
+from hullcast.sim.output.goals import Goal
 from hullcast.sim.output.text import plain_table
 from tests.sim.bench.reports import shown
 
@@ -54,10 +55,10 @@ def tables(found: ToyFigures) -> Iterator[Shown]:
     yield "a remark"
 
 
-def goals(found: ToyFigures) -> Iterator[Goal | PaperClaim]:
+def goals(found: ToyFigures) -> Iterator[Goal | Claim]:
     yield Goal("fast", "< 1 s", "0.5 s", 2.0)
     yield Goal.fact("right", "all", "all", holds=True)
-    yield PaperClaim("1", "it doubles", "2x", "2x", holds=True)
+    yield Claim("", "it doubles", "2x", holds=True, item="1", paper="2x")
 
 
 def picture(found: ToyFigures, path: Path) -> Path:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.figures import Paper, run_figures
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.output.goals import Goal
 
 if TYPE_CHECKING:

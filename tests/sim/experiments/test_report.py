@@ -12,7 +12,6 @@ import pytest
 from hullcast.sim.bench.engine.benchmark import EngineSettings
 from hullcast.sim.bench.engine.tables import TABLE_5_2, RowsSection, UpdateCost
 from hullcast.sim.bench.frame.timing import Spread
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.report import goals_text, write_report, write_reports
 from hullcast.sim.experiments.steps import RunFolder
 from hullcast.sim.experiments.traffic.figures import WORDS, begin
@@ -23,6 +22,7 @@ from hullcast.sim.experiments.traffic.market import MarketRun, stress_claim, wor
 from hullcast.sim.experiments.traffic.server import messages_by_rows
 from hullcast.sim.experiments.traffic.settings import FULL, QUICK
 from hullcast.sim.experiments.traffic.shares import STEP, VARIANTS, affected_claims, differences
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.overlay import PLACEMENTS
 from hullcast.sim.spark.storage import Place
 from hullcast.sim.traces.table51 import Mix

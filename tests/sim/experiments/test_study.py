@@ -13,7 +13,6 @@ import pytest
 from hullcast.clients.cli.main import _parser
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments import studies
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.steps import read_rows
 from hullcast.sim.experiments.studies import fanout
 from hullcast.sim.experiments.study import (
@@ -27,6 +26,7 @@ from hullcast.sim.experiments.study import (
     swept,
     together,
 )
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.overlay.tree import BrokerTree, latency_tree
 from tests.support.documents import ROOT, text_of
 

@@ -10,11 +10,11 @@ from rich.console import Console
 
 from hullcast.clients.cli.commands.sim import SIMULATIONS, figures, traffic
 from hullcast.clients.cli.main import main
-from hullcast.sim.experiments.claims import Claim, Section, over_draws
 from hullcast.sim.experiments.figures import FiguresFound
 from hullcast.sim.experiments.study import StudyFound
 from hullcast.sim.experiments.traffic.goals import goals
 from hullcast.sim.experiments.traffic.workload import TrafficFound
+from hullcast.sim.output.claims import Claim, Section, over_draws
 from hullcast.sim.spark.storage import Place
 from tests.sim.experiments.builders import a_line, lines_of
 

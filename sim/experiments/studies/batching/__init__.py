@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from hullcast.sim.experiments.claims import Section
 from hullcast.sim.experiments.studies.batching import example, limits, plans, real
 from hullcast.sim.experiments.studies.batching.planning import WORDS
 from hullcast.sim.experiments.study import PART, GridPoint, Study, Sweep
+from hullcast.sim.output.claims import Section
 
 
 class BatchingPart(Protocol):

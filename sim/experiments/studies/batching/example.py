@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 from hullcast.broker.views.costs import CostFunction, LinearCost
 from hullcast.broker.views.planner import ViewPlanner, taken
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.batching.planning import (
     CITED,
     LGM,
@@ -26,6 +25,7 @@ from hullcast.sim.experiments.studies.batching.planning import (
 from hullcast.sim.experiments.studies.batching.simulated import simulate
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
+from hullcast.sim.output.claims import Claim, Section
 
 LIMIT_S = 0.35
 S = LinearCost(0.00025)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.batching import plans
 from hullcast.sim.experiments.studies.batching.planning import LGM, NAIVE, PLANNERS, THRIFTY, UNIFORM, ratio_claim
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
+from hullcast.sim.output.claims import Claim, Section
 
 #: Limits, as multiples of what one change of each table costs together.
 LIMITS = (1.05, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)

@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from hullcast.broker.views.costs import CostFunction
 from hullcast.broker.views.planner import Thrifty, ViewPlanner
-from hullcast.sim.experiments.claims import Claim
 from hullcast.sim.experiments.studies.batching.guessed import Guessed
 from hullcast.sim.experiments.studies.batching.lgm import Lgm, best_plan
 from hullcast.sim.experiments.studies.batching.planners import Naive, Online
 from hullcast.sim.experiments.studies.batching.simulated import SimulatedView, simulate
+from hullcast.sim.output.claims import Claim
 from hullcast.sim.output.text import factor
 from hullcast.sim.seeds import generator
 

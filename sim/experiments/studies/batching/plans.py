@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from hullcast.broker.views.costs import CostFunction, CurveCost, LinearCost
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.batching.costs import PowerCost, StepCost
 from hullcast.sim.experiments.studies.batching.planning import (
     ADAPT,
@@ -31,6 +30,7 @@ from hullcast.sim.experiments.studies.batching.planning import (
 )
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.output.text import number
 
 #: Milliseconds that batches of PartSupp and of Supplier took, as measured once at scale 1.

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from hullcast.broker.views.costs import CostFunction
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.batching.live import (
     BATCHES,
     CheapestView,
@@ -31,6 +30,7 @@ from hullcast.sim.experiments.studies.batching.planning import (
 from hullcast.sim.experiments.studies.batching.simulated import SimulatedView
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
+from hullcast.sim.output.claims import Claim, Section
 
 #: Views, with the index that they have, and by table what it is called; the first is the one that is read as a whole.
 VIEWS = {

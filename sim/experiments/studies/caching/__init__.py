@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from hullcast.sim.experiments.claims import Section
 from hullcast.sim.experiments.steps import file_mark
 from hullcast.sim.experiments.studies.caching import joins, live, lookahead, real, split
 from hullcast.sim.experiments.studies.caching.configurations import FLOW, OPT, RACED, WORDS
 from hullcast.sim.experiments.studies.caching.real import FILE, Temperatures, temperatures
 from hullcast.sim.experiments.study import PART, GridPoint, Study, Sweep
+from hullcast.sim.output.claims import Section
 
 REAL = "real"
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from hullcast.network.wire.arrays import Ints
-from hullcast.sim.experiments.claims import Claim
 from hullcast.sim.experiments.studies.caching.curves import worth_for
 from hullcast.sim.experiments.studies.caching.flow import FlowExpect, OptOffline
 from hullcast.sim.experiments.studies.caching.heeb import alpha_for
@@ -23,6 +22,7 @@ from hullcast.sim.experiments.studies.caching.models import (
 )
 from hullcast.sim.experiments.studies.caching.policy import Heeb, MemoryPolicy, ObservedHeeb, RacedHeeb
 from hullcast.sim.experiments.studies.caching.rivals import FOR_EVER, LifeInWindow, Lru, Prob, Rand
+from hullcast.sim.output.claims import Claim
 from hullcast.sim.output.text import factor
 from hullcast.sim.seeds import generator
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from hullcast.broker.streams.memory.bounded_join import BoundedJoin, JoinWindow, KeepBy
 from hullcast.network.wire.arrays import Floats, Ints
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.caching.configurations import ratio_claim
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BLUE, GREEN, GREY, ORANGE, BandCurve, Panel, draw_panels
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.seeds import generator
 
 STREAMS = ("trend", "lag", "walk", "AR(1)", "skewed", "order ids")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.caching.configurations import (
     CITED,
     FLOOR,
@@ -19,6 +18,7 @@ from hullcast.sim.experiments.studies.caching.configurations import (
 from hullcast.sim.experiments.studies.caching.simulated import simulate_join
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import GREEN, INK, PINK, BandCurve, Panel, draw_panels
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.output.text import number
 
 AHEAD = (1, 2, 3, 5, 7, 10, 15, 20)

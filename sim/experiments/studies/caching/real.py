@@ -9,7 +9,6 @@ import numpy as np
 
 from hullcast.network.wire.arrays import Ints
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.caching.configurations import CITED, HEEB, LRU, RACED, RAND, ratio_claim
 from hullcast.sim.experiments.studies.caching.curves import Surface
 from hullcast.sim.experiments.studies.caching.models import Autoregressive
@@ -18,6 +17,7 @@ from hullcast.sim.experiments.studies.caching.rivals import Lfd, Lru, Prob, Rand
 from hullcast.sim.experiments.studies.caching.simulated import simulate_cache
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BLUE, GREEN, GREY, INK, ORANGE, BandCurve, Panel, draw_panels
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.output.text import factor, number
 from hullcast.sim.seeds import generator
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.caching.configurations import CITED, HEEB, OBSERVED, policy_of, trending
 from hullcast.sim.experiments.studies.caching.models import normal_chances
 from hullcast.sim.experiments.studies.caching.simulated import simulate_join
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
+from hullcast.sim.output.claims import Claim, Section
 
 LAGS, RATIOS = (0, 1, 2, 3, 4), (1, 2, 3, 4)
 MEMORY, SD, BOUND = 10, 1.0, 10

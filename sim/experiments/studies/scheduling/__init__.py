@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from hullcast.sim.experiments.claims import Section
 from hullcast.sim.experiments.studies.scheduling import deadlines, feeds, tradeoff
 from hullcast.sim.experiments.study import PART, GridPoint, Study, Sweep
+from hullcast.sim.output.claims import Section
 
 
 class StudyPart(Protocol):

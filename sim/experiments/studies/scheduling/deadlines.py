@@ -8,7 +8,6 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.scheduling.transactions import (
     ODRTB_0,
     QUERIES_FIRST,
@@ -19,6 +18,7 @@ from hullcast.sim.experiments.studies.scheduling.transactions import (
 )
 from hullcast.sim.experiments.study import GridPoint, Sweep
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.output.text import factor, number
 
 CITED = "Vu and Gopalkrishnan (2009)"

@@ -23,10 +23,10 @@ import numpy as np
 from hullcast.broker.warehouse.board import Board, Load, Question, Task
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.broker.warehouse.policies.policy import WarehousePolicy
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.scheduling.simulated import CountedFeed, SimulatedWarehouse
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.output.text import factor, number, short
 from hullcast.sim.seeds import generator
 

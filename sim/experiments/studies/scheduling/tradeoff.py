@@ -21,10 +21,10 @@ from hullcast.broker.warehouse.policies.knapsack import packed
 from hullcast.broker.warehouse.policies.pareto import Pareto, turn
 from hullcast.broker.warehouse.policies.policy import WarehousePolicy, first_toward, oldest_load
 from hullcast.broker.warehouse.policies.simple import Fifo, QueriesFirst, UpdatesFirst
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.scheduling.simulated import SimulatedWarehouse
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.output.text import factor, number
 from hullcast.sim.traces.tradeoff import LOAD, TABLES, TradeoffWorkload, knapsack_of, tradeoff_workload
 

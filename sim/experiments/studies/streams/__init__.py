@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from hullcast.sim.experiments.claims import Section
 from hullcast.sim.experiments.steps import file_mark
 from hullcast.sim.experiments.studies.streams import example, latency, memory, variations
 from hullcast.sim.experiments.studies.streams.workload import TOGETHER, UDP_ALL, WORDS, Traces
 from hullcast.sim.experiments.study import PART, GridPoint, Study, Sweep
+from hullcast.sim.output.claims import Section
 from hullcast.sim.traces.packets import ETHERNET, UDP, packet_traces
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from hullcast.broker.streams.chart import Chart
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.streams.simulated import SimulatedQuery, StreamArrivals, simulate
 from hullcast.sim.experiments.studies.streams.workload import CHAIN, CITED, FIFO, GREEDY, Traces, policy_of
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
+from hullcast.sim.output.claims import Claim, Section
 
 CHART = Chart((0, 1, 2), (1, 0.2, 0))
 #: The sizes of the queues at t = 0 .. 6, as the paper has them.

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from hullcast.broker.streams.policies.bounded_chain import RESERVE, LatencyRule
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.streams.workload import (
     BURSTS,
     CHAIN,
@@ -33,6 +32,7 @@ from hullcast.sim.experiments.studies.streams.workload import (
 )
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.output.text import factor, number
 
 #: Bounds, as multiples of FIFO's longest latency; PROMISED is the least that is kept whatever comes.

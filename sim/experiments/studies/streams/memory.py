@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.streams.workload import (
     BURSTS,
     CHAIN,
@@ -39,6 +38,7 @@ from hullcast.sim.experiments.studies.streams.workload import (
 )
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import GREY, INK, STYLES, format_axes, panels, save
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.output.text import factor, number, short
 
 #: Limits of verdicts, as factors of memory: "almost identical", "almost as well", "badly", "much worse".

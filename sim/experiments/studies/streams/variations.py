@@ -8,7 +8,6 @@ from typing import Any
 
 from hullcast.broker.streams.chart import Chart
 from hullcast.broker.streams.policies.round_robin import RoundRobinPolicy
-from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.studies.streams.simulated import charts_of
 from hullcast.sim.experiments.studies.streams.workload import (
     BURSTS,
@@ -32,6 +31,7 @@ from hullcast.sim.experiments.studies.streams.workload import (
     sources_of,
 )
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
+from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.output.text import factor, number
 from hullcast.sim.seeds import generator
 

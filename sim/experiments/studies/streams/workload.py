@@ -22,7 +22,6 @@ from hullcast.broker.streams.policies.greedy import GreedyPolicy
 from hullcast.broker.streams.policies.policy import OperatorPolicy
 from hullcast.broker.streams.policies.round_robin import RoundRobinPolicy
 from hullcast.network.wire.arrays import Floats
-from hullcast.sim.experiments.claims import Claim
 from hullcast.sim.experiments.studies.streams.simulated import (
     LeastMemory,
     SimulatedOperator,
@@ -33,6 +32,7 @@ from hullcast.sim.experiments.studies.streams.simulated import (
     least_memory,
     simulate,
 )
+from hullcast.sim.output.claims import Claim
 from hullcast.sim.output.text import factor
 from hullcast.sim.seeds import generator, seed_of
 from hullcast.sim.traces.bursts import pareto_bursts

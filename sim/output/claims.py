@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import isnan, nan
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from hullcast.sim.output.text import number
 
@@ -31,20 +32,30 @@ class Claim:
     value: float = nan  # the number that the verdict depends on: draws are ordered by it
     form: Callable[[float], str] = number  # how that number is written
     draws: tuple[int, int] | None = None  # in how many draws it holds, and of how many; None: there is one
+    incomparable: str = ""  # why there is nothing to compare with: digits or data of the source are lost
+    item: str = ""  # what of the source it is about, such as "Figure 4.7(i)", where a section is about several
+    paper: str = ""  # the source's value, or its words
 
     @property
     def counted(self) -> bool:
         """Whether the verdict says something about the world."""
-        return not self.unknown and not self.given
+        return not (self.unknown or self.incomparable or self.given)
 
     @property
     def given(self) -> bool:
         """Whether it holds by construction."""
-        return self.holds and not self.unknown and bool(self.construction)
+        return self.holds and not (self.unknown or self.incomparable) and bool(self.construction)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        names = ("subject", "statement", "item", "paper", "ours", "verdict")
+        return {name: getattr(self, name) for name in names} | {"holds": self.holds if self.counted else None}
 
     @property
     def verdict(self) -> str:
         """In words."""
+        if self.incomparable:
+            return f"not comparable: {self.incomparable}"
         if self.unknown:
             return f"not measurable here: {self.unknown}"
         if self.given:
@@ -68,7 +79,7 @@ def _together(same: Sequence[Claim]) -> Claim:
     first = same[0]
     about = {(claim.subject, claim.statement, claim.workload) for claim in same}
     assert len(about) == 1, f"draws are judged by the same statements in the same order, but here by {about}"
-    judged = sorted((claim for claim in same if not claim.unknown), key=lambda claim: claim.value)
+    judged = sorted((claim for claim in same if not (claim.unknown or claim.incomparable)), key=lambda each: each.value)
     if not judged:
         return first
     middle = judged[(len(judged) - 1) // 2]
@@ -99,6 +110,7 @@ class Section:
     figures: list[list[list[str]]] = field(default_factory=list)  # tables for the reader; first rows name the columns
     notes: list[str] = field(default_factory=list)
     cited: str = ""  # the paper, where a report is about several
+    items: tuple[str, ...] = ()  # what of the paper it is about: "Figure 4.7", "Table 2", "Theorem 11"
 
     @property
     def told(self) -> str:
@@ -109,9 +121,11 @@ class Section:
         some = sum(not claim.holds and bool(claim.draws and claim.draws[0]) for claim in counted)
         given = sum(claim.given for claim in self.claims)
         unknown = sum(bool(claim.unknown) for claim in self.claims)
+        incomparable = sum(bool(claim.incomparable) for claim in self.claims)
         everywhere = f" in all {of} draws" if of > 1 else ""
         parts = [f"{held} of {len(counted)} statements hold{everywhere}"] if counted else []
         parts += [f"{some} more in some draws"] if some else []
         parts += [f"{given} more by construction"] if given else []
         parts += [f"{unknown} not measurable here"] if unknown else []
+        parts += [f"{incomparable} not comparable"] if incomparable else []
         return "; ".join(parts)

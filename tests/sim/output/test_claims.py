@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from hullcast.sim.experiments.claims import Claim, over_draws
 from hullcast.sim.experiments.traffic.goals import goals
 from hullcast.sim.experiments.traffic.judging import lean_note, lean_share, leaner
 from hullcast.sim.experiments.traffic.market import control_claims, market_claims
@@ -14,6 +13,7 @@ from hullcast.sim.experiments.traffic.scaling import Timing, projected, scaling_
 from hullcast.sim.experiments.traffic.settings import FULL
 from hullcast.sim.experiments.traffic.shares import affected_claims, ignorable_claims
 from hullcast.sim.experiments.traffic.summary import TrafficLine
+from hullcast.sim.output.claims import Claim, over_draws
 from hullcast.sim.output.goals import Goal, goals_over_draws, summary
 from hullcast.sim.output.text import factor, factor_span, growth, number, times
 from tests.sim.experiments.builders import a_line, lines_of
