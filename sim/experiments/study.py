@@ -5,27 +5,27 @@
 What is measured is a pure function of one point of the grid and one seed. The points of one seed are a step of the run,
 so an interrupted study continues with the next seed, and `--resume --seeds 20` adds seeds to a study of 10.
 
-Points with a parameter `part` make a study of several parts, each with parameters, metrics, steps and a table of its
-own; `--only PART` runs some of them, and with `--resume` adds them to those that are there.
+A study may have several parts, each with parameters, metrics, steps and a table of its own; `--only PART` runs some of
+them, and with `--resume` adds them to those that are there.
 STUDIES.md shows how to write one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.report import glossary, write_report, write_reports
 from hullcast.sim.experiments.run import ExperimentRun, StepProgress, cores_of
-from hullcast.sim.experiments.steps import RunFolder, read_rows, write_rows
+from hullcast.sim.experiments.steps import RunFolder, file_mark, read_rows, write_rows
 from hullcast.sim.output.claims import Claim, Section, over_draws
 from hullcast.sim.spark.options import SparkOptions
 from hullcast.sim.spark.session import DEFAULT, reaching, watched
@@ -33,7 +33,7 @@ from hullcast.sim.spark.storage import Place, place_of
 
 #: The parameters of one row: names and plain values (text, whole numbers, floats).
 GridPoint = Mapping[str, Any]
-SEED, PART = "seed", "part"
+SEED = "seed"
 #: Rows for each core that one Spark job should have.
 ENOUGH = 4
 
@@ -43,29 +43,84 @@ def grid(**values: Iterable[Any]) -> list[dict[str, Any]]:
     return [dict(zip(values, each, strict=True)) for each in product(*values.values())]
 
 
+class PartModule(Protocol):
+    """What a file offers that is a part of a study, or all of it."""
+
+    def points(self, quick: bool, /) -> Sequence[GridPoint]:
+        """Of the grid; True: few and small, for --quick."""
+
+    def measure(self, point: GridPoint, seed: int, /) -> Mapping[str, float]:
+        """A point and a seed: numbers by name."""
+
+    def sections(self, found: Sweep, folder: Path, /) -> list[Section]:
+        """What was found; charts go to the folder."""
+
+
 @dataclass(frozen=True, slots=True)
-class Study:
-    """What a file in `studies/` offers as `STUDY`.
+class StudyPart:
+    """One question of a study. Its functions are those of a `PartModule`.
 
     `measure` must be a function of a module, not a lambda: Spark's workers import it. What several points have in
     common (a network, a trace) is best made by a function with `functools.lru_cache`: workers stay from row to row.
     """
 
+    name: str  # empty if there is no other
+    points: Callable[..., Sequence[GridPoint]]
+    measure: Callable[..., Mapping[str, float]]
+    sections: Callable[..., list[Section]]
+    cost: Callable[[GridPoint], float] = lambda point: 1.0  # how long a row takes, in any unit: the longest begin first
+    with_data: bool = False  # whether the functions take the data that was given as one more argument
+
+    @classmethod
+    def of(cls, module: PartModule, **more: Any) -> StudyPart:
+        """The part that is a module, by its name."""
+        name = str(module.__name__).rpartition(".")[2]  # type: ignore[attr-defined]  # a module
+        return cls(name, module.points, module.measure, module.sections, **more)
+
+    def given(self, data: object) -> StudyPart:
+        """The part with this data, if it takes any."""
+        if not self.with_data:
+            return self
+        points, measure, sections = (_with(each, data) for each in (self.points, self.measure, self.sections))
+        return replace(self, points=points, measure=measure, sections=sections)
+
+
+def _with(function: Callable[..., Any], data: object) -> Callable[..., Any]:
+    return lambda *arguments: function(*arguments, data)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyData:
+    """What `--data` may give to a study."""
+
+    read: Callable[[Path], object]  # from a folder; UsageError if it is not there
+    files: tuple[str, ...]  # their digest: rows of other data are not reused
+    called: str
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What a file or folder in `studies/` offers as `STUDY`."""
+
     name: str
     title: str
     about: str  # a paragraph: the question, and who asks it
-    grid: Callable[[bool], Sequence[GridPoint]]  # the points; True: few and small, for --quick
-    measure: Callable[[GridPoint, int], Mapping[str, float]]  # a point and a seed: numbers by name
-    sections: Callable[[Sweep, Path], list[Section]]  # what was found; charts go to the folder
+    parts: tuple[StudyPart, ...]
     seeds: int = 10
     quick_seeds: int = 3
-    cost: Callable[[GridPoint], float] = lambda point: 1.0  # how long a row takes, in any unit: the longest begin first
     cited: str = ""  # the paper whose claims are judged, as the report names it
     words: Mapping[str, str] = field(default_factory=dict)  # of the report, for readers who have seen nothing else
-    version: int = 1  # raised when `measure` changes: rows of another version are not reused
-    with_data: Callable[[Path], Study] | None = None  # the study with points for the real data in a folder (`--data`)
-    data: str = ""  # a digest of that data, once it is given: rows of other data are not reused
-    left_out: Sequence[str] = ()  # what the report says is missing, such as points for real data
+    version: int = 1  # raised when a part measures something else: rows of another version are not reused
+    data: StudyData | None = None
+    mark: str = ""  # a digest of the data, once it is given
+
+    def given(self, folder: Path) -> Study:
+        """The study with the real data in a folder."""
+        if self.data is None:
+            raise UsageError(f"{self.name} does not use real data; leave out --data")
+        data = self.data.read(folder)
+        mark = " ".join(str(file_mark(folder / name)) for name in self.data.files)
+        return replace(self, parts=tuple(part.given(data) for part in self.parts), mark=mark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,27 +191,29 @@ def run_study(
     """
     parts, count = parts_of(study, quick, only), seeds_of(study, quick, seeds)
     settings = {"study": study.name, "version": study.version, "quick": quick}
-    if study.data:
-        settings["data"] = study.data
+    if study.mark:
+        settings["data"] = study.mark
     with (
         reaching([place_of(out)], options, app=f"hullcast sim {study.name}"),
         RunFolder(out, settings, resume=resume) as folder,
         ExperimentRun(folder, progress, options=options, spark=spark) as run,
     ):
-        found: list[dict[str, Any]] = []
+        sections: list[Section] = []
         wanted = range(seed, seed + count)
-        for part, points in parts.items():
-            rows: list[dict[str, Any]] = []
-            measured = _Rows(run, study, points, wanted)
+        for part in study.parts:
+            if part.name not in parts:
+                continue
+            points, rows = parts[part.name], list[dict[str, Any]]()
+            measured = _Rows(run, part, points, wanted)
             for each in wanted:
-                name = "-".join(filter(None, (part, f"seed-{each}")))
+                name = "-".join(filter(None, (part.name, f"seed-{each}")))
                 place = run.step(name, {"points": points}, partial(measured.fill, each))
                 rows += read_rows(place / "rows.parquet")
-            write_rows(rows, folder.folder / _table(study, part))
-            found += rows
-        sections = study.sections(Sweep(found), folder.folder)
-        left_out = [f"{part} (not asked for)" for part in _by_part(study.grid(quick)) if part not in parts]
-        left_out += study.left_out
+            write_rows(rows, folder.folder / _table(study, part.name))
+            sections += part.sections(Sweep(rows), folder.folder)
+        left_out = [f"{part} (not asked for)" for part in parts_of(study, quick) if part not in parts]
+        if study.data is not None and not study.mark:
+            left_out.append(f"{study.data.called} (not given; name their folder with --data)")
         text = write_report(_begin(study, quick, parts, count), sections, [], left_out, study.cited)
         write_reports(folder.folder, text, sections)
         return StudyFound(sections, folder.place / "report.md", folder.reused)
@@ -168,20 +225,13 @@ def seeds_of(study: Study, quick: bool, asked: int | None) -> int:
 
 
 def parts_of(study: Study, quick: bool, only: Sequence[str] = ()) -> dict[str, list[dict[str, Any]]]:
-    """The points of each part asked for, none: of all; a study that has no parts is one, without a name."""
-    parts = _by_part(study.grid(quick))
+    """The points of each part asked for, none: of all that have points; the only part of a study has no name."""
+    parts = {part.name: points for part in study.parts if (points := part.points(quick))}
     for part in only:
         if part not in parts or not part:
             known = f"parts: {', '.join(parts)}" if "" not in parts else f"{study.name} does not have parts"
             raise UsageError(f"no part {part!r}; {known}")
     return {part: checked(points) for part, points in parts.items() if part in only or not only}
-
-
-def _by_part(points: Sequence[GridPoint]) -> dict[str, list[GridPoint]]:
-    parts: dict[str, list[GridPoint]] = {}
-    for point in points:
-        parts.setdefault(point.get(PART, ""), []).append(point)
-    return parts or {"": []}
 
 
 def _table(study: Study, part: str) -> str:
@@ -204,8 +254,8 @@ def checked(points: Sequence[GridPoint]) -> list[dict[str, Any]]:
 class _Rows:
     """Measures seed by seed, but with a small grid or many cores several seeds in one job, so that no core is idle."""
 
-    def __init__(self, run: ExperimentRun, study: Study, points: Sequence[GridPoint], seeds: Sequence[int]) -> None:
-        self._run, self._study, self._points, self._seeds = run, study, points, seeds
+    def __init__(self, run: ExperimentRun, part: StudyPart, points: Sequence[GridPoint], seeds: Sequence[int]) -> None:
+        self._run, self._part, self._points, self._seeds = run, part, points, seeds
         self._ahead: dict[int, list[dict[str, Any]]] = {}
 
     def fill(self, seed: int, path: Place) -> None:
@@ -215,18 +265,18 @@ class _Rows:
             count = -(-ENOUGH * cores_of(spark) // len(self._points))
             with watched(spark, self._run.progress.tasks):
                 some = [each for each in self._seeds if each >= seed][:count]
-                self._ahead |= swept(spark, self._study, self._points, some)
+                self._ahead |= swept(spark, self._part, self._points, some)
         write_rows(self._ahead.pop(seed), path / "rows.parquet")
 
 
 def swept(
-    spark: SparkSession, study: Study, points: Sequence[GridPoint], seeds: Sequence[int]
+    spark: SparkSession, part: StudyPart, points: Sequence[GridPoint], seeds: Sequence[int]
 ) -> dict[int, list[dict[str, Any]]]:
     """By seed a row for each point, in their order: a Spark task each, the longest first, so that cores end together.
 
     RuntimeError if a row is missing, comes back twice, or has other metrics than the rest.
     """
-    measure = study.measure
+    measure = part.measure
 
     def one(task: tuple[int, int, dict[str, Any]]) -> tuple[int, int, dict[str, float]]:
         seed, number, point = task
@@ -237,7 +287,7 @@ def swept(
             raise
 
     tasks = [(seed, number, dict(point)) for seed in seeds for number, point in enumerate(points)]
-    tasks.sort(key=lambda task: -study.cost(task[2]))
+    tasks.sort(key=lambda task: -part.cost(task[2]))
     found = spark.sparkContext.parallelize(tasks, len(tasks)).map(one).collect()
     return {
         seed: together(points, seed, [(number, metrics) for of, number, metrics in found if of == seed])
@@ -279,7 +329,7 @@ def _begin(study: Study, quick: bool, parts: Mapping[str, Sequence[GridPoint]], 
         size = f"{len(points):,} points, each measured for {seeds} seeds" + (
             " (a small run, `--quick`)" if quick else ""
         )
-        varied = {name: list(dict.fromkeys(point[name] for point in points)) for name in points[0] if name != PART}
+        varied = {name: list(dict.fromkeys(point[name] for point in points)) for name in points[0]}
         listed = "; ".join(f"{name}: {', '.join(map(_listed, values))}" for name, values in varied.items())
         told.append(f"{f'- **{part}**: ' if part else ''}{size}. {listed}. All rows are in `{_table(study, part)}`.")
     return [

@@ -4,6 +4,7 @@ The first sentence of such a file is its help: `hullcast sim --help` reads it wi
 """
 
 import ast
+import re
 from pathlib import Path
 from pkgutil import iter_modules
 
@@ -13,10 +14,18 @@ def studies() -> dict[str, str]:
     return {module.name: _about(module.name) for module in iter_modules(__path__)}
 
 
-def _about(name: str) -> str:
+def parts(name: str) -> list[str]:
+    """The names of the parts of a study, if it has several."""
+    return re.findall(r"StudyPart\.of\((\w+)", _source(name))
+
+
+def _source(name: str) -> str:
     folder = Path(next(iter(__path__)))
     path = folder / f"{name}.py"
-    source = path if path.exists() else folder / name / "__init__.py"
-    told = ast.get_docstring(ast.parse(source.read_text("utf-8"))) or name
+    return (path if path.exists() else folder / name / "__init__.py").read_text("utf-8")
+
+
+def _about(name: str) -> str:
+    told = ast.get_docstring(ast.parse(_source(name))) or name
     line = told.partition("\n")[0].rstrip(".")
     return line[0].lower() + line[1:]

@@ -12,7 +12,7 @@ from statistics import median
 
 import numpy as np
 
-from hullcast.sim.experiments.study import GridPoint, Study, Sweep, grid
+from hullcast.sim.experiments.study import GridPoint, Study, StudyPart, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
 from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.output.text import factor, number, short, times
@@ -26,6 +26,7 @@ from hullcast.sim.traffic.rectangles import Events, StartRows
 from hullcast.sim.traffic.world import World
 
 PLACED = {"tree-content": "by content", "tree-nearest": "nearest", "tree-random": "random"}
+COST = {"tree-content": 1.0, "tree-nearest": 2.0, "tree-random": 3.0}
 ANY = "tree-content"
 FANOUTS = (2, 4, 6, 9, 16, 32, 64)
 #: A fanout costs little if it takes at most so much more than the best one.
@@ -184,10 +185,7 @@ STUDY = Study(
     title="How many children should a broker have?",
     about="Brokers form a tree below the server. A large fanout makes it flat: few levels, little delay, and one "
     "broker that sends most frames. A small one spreads the work, and each level delays.",
-    grid=points,
-    measure=measure,
-    sections=sections,
-    cost=lambda point: {"tree-content": 1.0, "tree-nearest": 2.0, "tree-random": 3.0}[point["placement"]],
+    parts=(StudyPart("", points, measure, sections, cost=lambda point: COST[point["placement"]]),),
     words={
         "fanout": "how many children a broker has at most",
         "by content, nearest, random": "which broker a subscription is at: the one that owns its range, the nearest to "

@@ -27,7 +27,7 @@ from hullcast.sim.experiments.studies.caching.configurations import (
 )
 from hullcast.sim.experiments.studies.caching.models import LinearTrend
 from hullcast.sim.experiments.studies.caching.simulated import simulate_join
-from hullcast.sim.experiments.study import Sweep, checked, parts_of, run_study
+from hullcast.sim.experiments.study import PartModule, Sweep, checked, parts_of, run_study
 from tests.support.shared_data import shared
 
 if TYPE_CHECKING:
@@ -46,17 +46,20 @@ class Silent:
     def tasks(self, done: int, known: int) -> None: ...
 
 
-def small(part: caching.CachingPart, seeds: int = 2, **sizes: Any) -> Sweep:
+PARTS: dict[str, PartModule] = {"joins": joins, "lookahead": lookahead, "split": split, "live": live}
+
+
+def small(part: PartModule, seeds: int = 2, **sizes: Any) -> Sweep:
     """The quick points of a part, some of their parameters replaced by smaller ones."""
-    points = {tuple({**point, **sizes}.items()): {**point, **sizes} for point in part.points(quick=True)}
+    points = {tuple({**point, **sizes}.items()): {**point, **sizes} for point in part.points(True)}
     return Sweep([{**of, "seed": seed, **part.measure(of, seed)} for seed in range(seeds) for of in points.values()])
 
 
 def test_the_parts_have_points_and_metrics_of_their_own() -> None:
     assert "caching" in studies()
-    assert set(parts_of(caching.STUDY, quick=True)) == set(caching.PARTS), "without data, no temperatures"
+    assert set(parts_of(caching.STUDY, quick=True)) == set(PARTS), "without data, no temperatures"
     for quick in (True, False):
-        for part in caching.PARTS.values():
+        for part in PARTS.values():
             checked(part.points(quick))
         checked(real.points(quick, DATA))
 
@@ -122,10 +125,9 @@ def test_temperatures_are_read_and_judged(tmp_path: Path) -> None:
         '"Date","Temp"\n' + "".join(f'"1981-01-01",{value / 10}\n' for value in DATA), "utf-8"
     )
     assert real.temperatures(tmp_path) == DATA
-    study = caching.with_data(tmp_path)
+    study = caching.STUDY.given(tmp_path)
     assert "real" in parts_of(study, quick=True)
-    assert study.data
-    assert not study.left_out
+    assert study.mark
     points = [{**point, "memory": memory} for point in real.points(True, DATA) for memory in [point["memory"] // 10]]
     points = [point for point in points if point["memory"] < 20]
     found = Sweep([{**point, "seed": 0, **real.measure(point, 0, DATA)} for point in points])

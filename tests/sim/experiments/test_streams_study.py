@@ -30,7 +30,7 @@ from hullcast.sim.experiments.studies.streams.workload import (
     load_of,
     policy_of,
 )
-from hullcast.sim.experiments.study import PART, Sweep, checked, parts_of
+from hullcast.sim.experiments.study import Sweep, checked, parts_of
 from hullcast.sim.traces.packets import ETHERNET as ETHERNET_FILE
 from hullcast.sim.traces.packets import UDP as UDP_FILE
 from hullcast.sim.traces.packets import PacketTrace
@@ -46,19 +46,22 @@ def trace(name: str, seed: int, sizes: bool = False) -> PacketTrace:
 TRACES = (trace(ETHERNET, 0, sizes=True), trace(UDP, 1))
 
 
-def small(part: streams.StreamsPart, seeds: int = 2, traces: Any = TRACES) -> Sweep:
+PARTS: dict[str, Any] = {"example": example, "memory": memory, "latency": latency, "variations": variations}
+
+
+def small(part: Any, seeds: int = 2, traces: Any = TRACES) -> Sweep:
     points = [{**point, "tuples": 600} if "tuples" in point else point for point in part.points(True, traces)]
     return Sweep([{**of, "seed": seed, **part.measure(of, seed, traces)} for seed in range(seeds) for of in points])
 
 
 def test_the_parts_have_points_and_metrics_of_their_own() -> None:
     assert "streams" in studies()
-    assert set(parts_of(streams.STUDY, quick=True)) == set(streams.PARTS)
+    assert set(parts_of(streams.STUDY, quick=True)) == set(PARTS)
     for quick in (True, False):
-        for part in streams.PARTS.values():
+        for part in PARTS.values():
             checked(part.points(quick))
             checked(part.points(quick, TRACES))
-    assert {point.get("source", BURSTS) for point in streams.points(True)} == {BURSTS}
+    assert {point.get("source", BURSTS) for part in PARTS.values() for point in part.points(True)} == {BURSTS}
 
 
 def test_the_charts_have_the_shapes_that_the_paper_describes() -> None:
@@ -149,9 +152,8 @@ def test_without_errors_charts_are_believed_as_they_are() -> None:
 
 
 def test_a_folder_without_the_traces_is_refused(tmp_path: Path) -> None:
-    assert streams.STUDY.with_data is not None
     with pytest.raises(UsageError, match="not found"):
-        streams.STUDY.with_data(tmp_path)
+        streams.STUDY.given(tmp_path)
 
 
 def test_data_for_a_study_without_any_is_refused_at_the_command_line(
@@ -167,14 +169,9 @@ def test_data_for_a_study_without_any_is_refused_at_the_command_line(
 def test_with_real_data_the_study_has_more_points_and_nothing_is_left_out() -> None:
     folder = shared(ETHERNET_FILE).parent
     shared(UDP_FILE)
-    assert streams.STUDY.with_data is not None
-    study = streams.STUDY.with_data(folder)
-    assert {point.get("source") for point in study.grid(False)} == {None, BURSTS, ETHERNET, UDP, UDP_ALL}
-    assert study.data
-    assert not study.left_out
-    point = {PART: "memory", "query": FOUR, "source": UDP, "tuples": 500, "drop": CHANCE, "policy": CHAIN}
-    assert study.measure(point, 0)["peak"] > 0
-
-
-def test_every_row_of_the_quick_run_names_its_part() -> None:
-    assert {point[PART] for point in streams.points(True, TRACES)} == set(streams.PARTS)
+    study = streams.STUDY.given(folder)
+    sources = {point.get("source") for points in parts_of(study, quick=False).values() for point in points}
+    assert sources == {None, BURSTS, ETHERNET, UDP, UDP_ALL}
+    assert study.mark
+    point = {"query": FOUR, "source": UDP, "tuples": 500, "drop": CHANCE, "policy": CHAIN}
+    assert next(part for part in study.parts if part.name == "memory").measure(point, 0)["peak"] > 0

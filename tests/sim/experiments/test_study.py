@@ -18,6 +18,8 @@ from hullcast.sim.experiments.studies import fanout
 from hullcast.sim.experiments.study import (
     GridPoint,
     Study,
+    StudyData,
+    StudyPart,
     Sweep,
     checked,
     grid,
@@ -31,6 +33,7 @@ from hullcast.sim.overlay.tree import BrokerTree, latency_tree
 from tests.support.documents import ROOT, text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -49,9 +52,8 @@ def found(sweep: Sweep, folder: Path) -> list[Section]:
     return [Section("toy", "Halves", "Numbers.", "They are half as large.", sweep.judged(judge))]
 
 
-TOY = Study(
-    "toy", "Halves", "What is a half?", lambda quick: grid(n=[2, 4, 6]), half, found, seeds=3, cited="Toy (1999)"
-)
+HALVES = StudyPart("", lambda quick: grid(n=[2, 4, 6]), half, found)
+TOY = Study("toy", "Halves", "What is a half?", (HALVES,), seeds=3, cited="Toy (1999)")
 
 
 class Told:
@@ -93,34 +95,53 @@ def test_a_study_goes_from_its_grid_to_a_report_and_on_where_it_was(spark: Spark
         run_study(replace(TOY, version=2), out, Told(), resume=True, spark=spark)
 
 
-def by_part(point: GridPoint, seed: int) -> dict[str, float]:
-    return {"half": point["n"] / 2} if point["part"] == "halves" else {"length": float(len(point["text"]))}
+def length(point: GridPoint, seed: int, more: str = "") -> dict[str, float]:
+    return {"length": float(len(point["text"] + more))}
 
 
-PARTS = replace(
-    TOY, grid=lambda quick: grid(part=["halves"], n=[2, 4]) + grid(part=["texts"], text=["a", "bc"]), measure=by_part,
-    sections=lambda sweep, folder: [Section(part, part, "", "", []) for part in sweep.all_of("part")], seeds=2,
-)  # fmt: skip
+def named(name: str) -> Callable[..., list[Section]]:
+    return lambda sweep, folder, *data: [Section(name, name, "", "", [])]
+
+
+PARTS = replace(TOY, seeds=2, parts=(
+    replace(HALVES, name="halves", points=lambda quick: grid(n=[2, 4]), sections=named("halves")),
+    StudyPart("texts", lambda quick, *more: grid(text=["a", "bc", *more]), length, named("texts"), with_data=True),
+    StudyPart("real", lambda quick, *more: grid(text=more), length, named("real"), with_data=True),
+), data=StudyData(lambda folder: (folder / "text").read_text(), ("text",), "real texts"))  # fmt: skip
 
 
 def test_parts_of_a_study_have_parameters_of_their_own_and_can_be_added(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = run_study(PARTS, out, Told(), only=["texts"], spark=spark)
     assert [section.name for section in first.sections] == ["texts"]
-    assert "## Left out\n\n- halves (not asked for)" in first.report.read_text()
+    assert (
+        "## Left out\n\n- halves (not asked for)\n- real texts (not given; name their folder with --data)"
+        in first.report.read_text()
+    )
     both = run_study(PARTS, out, Told(), resume=True, spark=spark)
     assert both.reused == ["texts-seed-0", "texts-seed-1"]
     assert [section.name for section in both.sections] == ["halves", "texts"]
-    texts = [
-        {"part": "texts", "text": text, "seed": s, "length": n} for s in (0, 1) for text, n in (("a", 1), ("bc", 2))
-    ]
+    texts = [{"text": text, "seed": s, "length": n} for s in (0, 1) for text, n in (("a", 1), ("bc", 2))]
     assert read_rows(out / "toy-texts.parquet") == texts
-    assert [set(row) for row in read_rows(out / "toy-halves.parquet")] == [{"part", "n", "seed", "half"}] * 4
+    assert [set(row) for row in read_rows(out / "toy-halves.parquet")] == [{"n", "seed", "half", "square"}] * 4
     assert "- **texts**: 2 points, each measured for 2 seeds. text: `a`, `bc`." in both.report.read_text()
     with pytest.raises(UsageError, match="no part 'text'; parts: halves, texts"):
         run_study(PARTS, out, Told(), only=["text"], spark=spark)
     with pytest.raises(UsageError, match="no part 'n'; toy does not have parts"):
         parts_of(TOY, quick=True, only=["n"])
+
+
+def test_parts_that_take_data_get_it_as_one_more_argument(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("def")
+    study, out = PARTS.given(tmp_path), tmp_path / "out"
+    assert list(parts_of(study, quick=True)) == ["halves", "texts", "real"]
+    ended = run_study(study, out, Told(), only=["real"], spark=spark)
+    assert read_rows(out / "toy-real.parquet") == [{"text": "def", "seed": s, "length": 6.0} for s in (0, 1)]
+    assert "real texts" not in ended.report.read_text()
+    with pytest.raises(UsageError, match="data"):  # rows of other data are not reused
+        run_study(PARTS, out, Told(), resume=True, spark=spark)
+    with pytest.raises(UsageError, match="toy does not use real data; leave out --data"):
+        TOY.given(tmp_path)
 
 
 def broken(point: GridPoint, seed: int) -> dict[str, float]:
@@ -129,7 +150,7 @@ def broken(point: GridPoint, seed: int) -> dict[str, float]:
 
 def test_an_error_says_at_which_point_and_seed(spark: SparkSession) -> None:
     with pytest.raises(Exception, match=r"(?s)no half of that.*measuring \{'n': 2\} with seed 5"):
-        swept(spark, replace(TOY, measure=broken), grid(n=[2]), [5])
+        swept(spark, replace(HALVES, measure=broken), grid(n=[2]), [5])
 
 
 POINTS = grid(n=[1, 2])
@@ -237,6 +258,7 @@ def test_every_study_is_a_command_and_is_listed(capsys: pytest.CaptureFixture[st
         assert study.name == name
         words = ["sim", name, "--quick", "--seeds", "2"]
         assert _parser(words)[0].parse_args(words).seeds == 2
+        assert studies.parts(name) == [part.name for part in study.parts if part.name]
         with pytest.raises(SystemExit):
             _parser(["sim", "--help"])[0].parse_args(["sim", "--help"])
         shown = " ".join(capsys.readouterr().out.split())

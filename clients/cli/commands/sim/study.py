@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from hullcast.clients.cli.commands.arguments import whole
 from hullcast.clients.cli.commands.sim import add_run_arguments, spark_options
-from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments import studies
 
 if TYPE_CHECKING:
@@ -29,8 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds", type=whole(1), metavar="N", help="draws of everything that is random (default: the study says)"
     )
-    only = "one part of a study that has several, as named above; may be repeated (default: all)"
-    parser.add_argument("--only", action="append", default=[], metavar="PART", help=only)
+    if parts := studies.parts(name):
+        only = f"one part; may be repeated (default: all). {', '.join(parts)}"
+        parser.add_argument("--only", action="append", default=[], metavar="PART", help=only)
+    else:
+        parser.set_defaults(only=())
     data = "a folder with real data, for a study that can use some (default: synthetic data only)"
     parser.add_argument("--data", type=Path, metavar="DIR", help=data)
     add_run_arguments(parser, out=name, quick="few and small points: a minute or so")
@@ -44,9 +46,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     study: Study = import_module(f"{studies.__name__}.{arguments.simulation}").STUDY
     if arguments.data is not None:
-        if study.with_data is None:
-            raise UsageError(f"{study.name} does not use real data; leave out --data")
-        study = study.with_data(arguments.data)
+        study = study.given(arguments.data)
     how = {name: getattr(arguments, name) for name in ("quick", "seed", "seeds", "only", "resume")}
     how["options"] = spark_options(arguments)
     parts = parts_of(study, arguments.quick, arguments.only)

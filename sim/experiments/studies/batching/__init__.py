@@ -1,49 +1,12 @@
-"""How to keep views almost ready: planners of batched maintenance, in four parts.
+"""How to keep views almost ready: planners of batched maintenance.
 
-Each part is a module: `points`, `measure` and `sections` as a study has them, and `WORDS`. `--only plans` runs one.
-All but `real` are simulated: a row is the same on any machine. `real` measures processor time in SQLite on the
+All parts but `real` are simulated: a row is the same on any machine. `real` measures processor time in SQLite on the
 machine that runs it: its rows differ from run to run.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Protocol
-
 from hullcast.sim.experiments.studies.batching import example, limits, plans, real
 from hullcast.sim.experiments.studies.batching.planning import WORDS
-from hullcast.sim.experiments.study import PART, GridPoint, Study, Sweep
-from hullcast.sim.output.claims import Section
-
-
-class BatchingPart(Protocol):
-    """What the modules of the parts offer; points and rows need no `part`, and sections see only their own."""
-
-    def points(self, quick: bool) -> list[dict[str, Any]]: ...
-
-    def measure(self, point: GridPoint, seed: int) -> Mapping[str, float]: ...
-
-    def sections(self, found: Sweep, folder: Path) -> list[Section]: ...
-
-
-PARTS: dict[str, BatchingPart] = {"example": example, "plans": plans, "limits": limits, "real": real}
-
-
-def points(quick: bool) -> list[dict[str, Any]]:
-    """Those of all parts."""
-    return [{PART: name, **point} for name, part in PARTS.items() for point in part.points(quick)]
-
-
-def measure(point: GridPoint, seed: int) -> Mapping[str, float]:
-    """What the part of the point measures."""
-    return PARTS[point[PART]].measure(point, seed)
-
-
-def sections(found: Sweep, folder: Path) -> list[Section]:
-    """Those of all parts that were asked for."""
-    return [section for name in found.all_of(PART) for section in PARTS[name].sections(found.where(part=name), folder)]
-
+from hullcast.sim.experiments.study import Study, StudyPart
 
 STUDY = Study(
     name="batching",
@@ -54,10 +17,12 @@ STUDY = Study(
     "are from are judged by what they do. All limits of verdicts were chosen before the first run, "
     "those of the shapes of measured costs after a look at single batches. THRIFTY "
     "was added after a first try, and is held to the limits of the others.",
-    grid=points,
-    measure=measure,
-    sections=sections,
+    parts=(
+        StudyPart.of(example),
+        StudyPart.of(plans),
+        StudyPart.of(limits),
+        StudyPart.of(real),
+    ),
     seeds=5,
     words=WORDS,
-    cost=lambda point: 20.0 if point[PART] == "real" else 1.0,
 )
