@@ -16,7 +16,7 @@ from hullcast.broker.processes.ends import BlockingEnd
 from hullcast.broker.processes.logs import log_through
 from hullcast.network import compiled
 from hullcast.network.wire.bodies import Body, ChangedRows, Failed, ReadChanges, ReadTable, RowsAsOf, encode
-from hullcast.network.wire.errors import HullcastError, InvariantBroken, to_wire
+from hullcast.network.wire.errors import HistoryGone, HullcastError, InvariantBroken, to_wire
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
@@ -75,7 +75,13 @@ def _read(reader: HistoryReader, reading: HistoryRequest) -> Body:
     life, asked = Life(reading.table, reading.created), reading.asked
     if isinstance(asked, ReadChanges):
         through = reading.synced if asked.through is None else min(asked.through, reading.synced)
-        changes = reader.changes(life, reading.before, through, limits)
+        try:
+            changes = reader.changes(life, reading.before, through, limits)
+        except HistoryGone as error:
+            if asked.after is not None or error.first <= reading.before + 1:
+                raise
+            # the first that is kept, but it was removed meanwhile: from what is the first now
+            changes = reader.changes(life, error.first - 1, max(through, error.first - 1), limits)
         return ChangedRows(changes.last, through, changes.seq, changes.deleted, changes.columns)
     rows = reader.rows(life, reading.before, asked.part, asked.parts, asked.start, limits)
     return RowsAsOf(reading.before, rows.next, rows.columns)

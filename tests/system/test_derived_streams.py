@@ -30,6 +30,7 @@ from hullcast import (
     UsageError,
 )
 from hullcast.broker.server import streams
+from hullcast.broker.server.commits import Commits
 from hullcast.broker.server.metrics import server_metrics
 from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.connecting import configure
@@ -363,7 +364,7 @@ async def test_results_of_a_stream_that_is_being_dropped_go_nowhere(monkeypatch:
         await until(hc, lambda operators: operators["derived"]["L"]["opened"])
         server = server_of(made)
         process = server.streams
-        monkeypatch.setattr(process, "_busy", lambda: True)
+        monkeypatch.setattr(Commits, "busy", True)
         await hc.publish("R", {"TS": moment(1), "K": 1, "A": 2.0})
         await wait_for(lambda: any(came.made for came in process._came), "a result")
         server.changing.execute_own("DROP STREAM L")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hullcast.broker.log import history as history_module
 from hullcast.broker.log.checkpoint import checkpoints
 from hullcast.broker.log.history import ChangePortion, HistoryReader, Life, PortionLimits, readable_from
+from hullcast.broker.log.history_process import HistoryRequest, _answer
 from hullcast.broker.log.record import RecordKind
 from hullcast.broker.log.segment import segments
 from hullcast.broker.tables.interning import SWEEP_SLACK
@@ -323,6 +324,24 @@ def test_what_is_no_longer_kept_says_from_where_on_history_is_there(tmp_path: Pa
     assert refused.value.first == ledger.data.readable_from + 1
     with pytest.raises(HistoryGone):
         HistoryReader(ledger.path).rows(ledger.life, kept, 0, 1, None, small())
+    ledger.data.close()
+
+
+def test_the_first_change_that_is_kept_may_be_removed_between_question_and_answer(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "data", history_bytes=0)
+    for _ in range(3):
+        batches(ledger, 3)
+        ledger.checkpoint()
+    table, created = ledger.life.table, ledger.life.created
+
+    def answer(after: int | None) -> bodies.Body:
+        asked = bodies.ReadChanges("T", after, None)  # the server saw that all is kept, but that was before
+        return bodies.decode(_answer(HistoryReader(ledger.path), HistoryRequest(table, created, asked, 0, ledger.seq)))
+
+    changed = answer(None)
+    assert isinstance(changed, bodies.ChangedRows)
+    assert changed.seq[0] == ledger.data.readable_from + 1
+    assert isinstance(answer(0), bodies.Failed)
     ledger.data.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from hullcast.network.node.node import Node
 from hullcast.network.node.settings import NodeSettings
 from hullcast.network.security.rights import Rights
 from hullcast.network.wire import frames
+from hullcast.network.wire.errors import BadSetting
 from tests.support.cluster import cluster
 from tests.support.links import wait_until
 
@@ -33,8 +34,16 @@ SUM = "SELECT SUM(PER) FROM STOCK WHERE RISK BETWEEN ? AND ?"
 
 @asynccontextmanager
 async def server_on(data: Path, endpoint: str = "tcp://127.0.0.1:0") -> AsyncIterator[str]:
-    server = Server(ServerSettings(listen=endpoint, data=data), Rights.everything())
-    async with serving(server):
+    async with AsyncExitStack() as stack:
+        while True:
+            server = Server(ServerSettings(listen=endpoint, data=data), Rights.everything())
+            try:
+                await stack.enter_async_context(serving(server))
+                break
+            except BadSetting as error:  # ZeroMQ lets go of a port a moment after its socket was closed
+                if "Address already in use" not in str(error):
+                    raise
+                await asyncio.sleep(0.01)
         yield server.endpoint
 
 
