@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from hullcast.broker.views.costs import CostFunction, LinearCost
 from hullcast.sim.bench.frame.benchmark import Tick
+from hullcast.sim.experiments.studies.batching.costs import PowerCost
+from hullcast.sim.experiments.studies.batching.lgm import best_plan
 from hullcast.sim.seeds import generator
 
 STEPS, TOGETHER = 1_000, 45
@@ -43,9 +45,6 @@ class PlanLine:
 
 def plans(steps: int, rounds: int, seed: int, tick: Tick) -> tuple[PlanLine, ...]:
     """Plan so many steps in all cases."""
-    from hullcast.sim.experiments.studies.batching.costs import PowerCost  # a study: it imports Spark
-    from hullcast.sim.experiments.studies.batching.lgm import best_plan
-
     costs_of: dict[str, tuple[CostFunction, ...]] = {
         "linear": (LinearCost(7e-6, 7e-4), LinearCost(7e-5, 1e-4), LinearCost(2e-5, 4e-4), LinearCost(4e-5, 2e-4)),
         "concave": (PowerCost(5e-4, 0.2), PowerCost(1e-4, 0.9), PowerCost(3e-4, 0.4), PowerCost(2e-4, 0.6)),
@@ -61,8 +60,6 @@ def plans(steps: int, rounds: int, seed: int, tick: Tick) -> tuple[PlanLine, ...
 
 
 def _planned(name: str, costs: Sequence[CostFunction], kind: str, steps: int, rounds: int, seed: int) -> PlanLine:
-    from hullcast.sim.experiments.studies.batching.lgm import best_plan
-
     arrivals, times = _arrivals(kind, steps, len(costs), seed), []
     limit_s = sum(cost.of(TOGETHER) for cost in costs)
     for _ in range(rounds):

@@ -22,7 +22,8 @@ from hullcast.sim.experiments.studies.batching.planning import (
     UNIFORM,
     drawn_arrivals,
 )
-from hullcast.sim.experiments.study import PartModule, Sweep, checked, parts_of, run_study
+from hullcast.sim.experiments.study import PartModule, Sweep
+from hullcast.sim.experiments.sweeping import checked, parts_of, run_study
 from hullcast.sim.traces.tpcr import REGION_OF, REGIONS, SUPPLIERS_OF_PART, tpcr_tables
 
 if TYPE_CHECKING:

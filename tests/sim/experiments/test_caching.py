@@ -27,7 +27,8 @@ from hullcast.sim.experiments.studies.caching.configurations import (
 )
 from hullcast.sim.experiments.studies.caching.models import LinearTrend
 from hullcast.sim.experiments.studies.caching.simulated import simulate_join
-from hullcast.sim.experiments.study import PartModule, Sweep, checked, parts_of, run_study
+from hullcast.sim.experiments.study import PartModule, Sweep
+from hullcast.sim.experiments.sweeping import checked, parts_of, run_study
 from tests.support.shared_data import shared
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def test_temperatures_are_read_and_judged(tmp_path: Path) -> None:
     assert real.temperatures(tmp_path) == DATA
     study = caching.STUDY.given(tmp_path)
     assert "real" in parts_of(study, quick=True)
-    assert study.mark
+    assert study.folder == tmp_path
     points = [{**point, "memory": memory} for point in real.points(True, DATA) for memory in [point["memory"] // 10]]
     points = [point for point in points if point["memory"] < 20]
     found = Sweep([{**point, "seed": 0, **real.measure(point, 0, DATA)} for point in points])

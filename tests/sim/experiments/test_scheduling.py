@@ -9,7 +9,8 @@ import pytest
 
 from hullcast.sim.experiments.studies import scheduling
 from hullcast.sim.experiments.studies.scheduling import feeds
-from hullcast.sim.experiments.study import Sweep, parts_of
+from hullcast.sim.experiments.study import Sweep
+from hullcast.sim.experiments.sweeping import parts_of
 
 if TYPE_CHECKING:
     from pathlib import Path

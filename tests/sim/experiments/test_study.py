@@ -15,19 +15,8 @@ from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments import studies
 from hullcast.sim.experiments.steps import read_rows
 from hullcast.sim.experiments.studies import fanout
-from hullcast.sim.experiments.study import (
-    GridPoint,
-    Study,
-    StudyData,
-    StudyPart,
-    Sweep,
-    checked,
-    grid,
-    parts_of,
-    run_study,
-    swept,
-    together,
-)
+from hullcast.sim.experiments.study import GridPoint, Study, StudyData, StudyPart, Sweep, grid
+from hullcast.sim.experiments.sweeping import checked, parts_of, run_study, swept, together
 from hullcast.sim.output.claims import Claim, Section
 from hullcast.sim.overlay.tree import BrokerTree, latency_tree
 from tests.support.documents import ROOT, text_of

@@ -11,7 +11,7 @@ from rich.console import Console
 from hullcast.clients.cli.commands.sim import SIMULATIONS, figures, traffic
 from hullcast.clients.cli.main import main
 from hullcast.sim.experiments.figures import FiguresFound
-from hullcast.sim.experiments.study import StudyFound
+from hullcast.sim.experiments.sweeping import StudyFound
 from hullcast.sim.experiments.traffic.goals import goals
 from hullcast.sim.experiments.traffic.workload import TrafficFound
 from hullcast.sim.output.claims import Claim, Section, over_draws

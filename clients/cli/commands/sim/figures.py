@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hullcast.sim.experiments.data import RealData
     from hullcast.sim.experiments.figures import FiguresFound
-    from hullcast.sim.experiments.study import StudyFound
+    from hullcast.sim.experiments.sweeping import StudyFound
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the study, and say what was found."""
     from hullcast.clients.cli.commands.progress import continuable, steps_bar
     from hullcast.clients.cli.commands.sim.figures import show
-    from hullcast.sim.experiments.study import parts_of, run_study, seeds_of
+    from hullcast.sim.experiments.sweeping import parts_of, run_study, seeds_of
 
     study: Study = import_module(f"{studies.__name__}.{arguments.simulation}").STUDY
     if arguments.data is not None:
