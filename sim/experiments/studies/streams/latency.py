@@ -27,12 +27,11 @@ from hullcast.sim.experiments.studies.streams.workload import (
     load_of,
     metrics,
     policy_of,
-    ratio_claim,
     sources_of,
 )
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
-from hullcast.sim.output.claims import Claim, Section
+from hullcast.sim.output.claims import Claim, Section, ratio_claim
 from hullcast.sim.output.text import factor, number
 
 #: Bounds, as multiples of FIFO's longest latency; PROMISED is the least that is kept whatever comes.

@@ -33,12 +33,11 @@ from hullcast.sim.experiments.studies.streams.workload import (
     load_of,
     metrics,
     policy_of,
-    ratio_claim,
     sources_of,
 )
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import GREY, INK, STYLES, format_axes, panels, save
-from hullcast.sim.output.claims import Claim, Section
+from hullcast.sim.output.claims import Claim, Section, ratio_claim
 from hullcast.sim.output.text import factor, number, short
 
 #: Limits of verdicts, as factors of memory: "almost identical", "almost as well", "badly", "much worse".

@@ -27,11 +27,10 @@ from hullcast.sim.experiments.studies.streams.workload import (
     load_of,
     metrics,
     policy_of,
-    ratio_claim,
     sources_of,
 )
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
-from hullcast.sim.output.claims import Claim, Section
+from hullcast.sim.output.claims import Claim, Section, ratio_claim
 from hullcast.sim.output.text import factor, number
 from hullcast.sim.seeds import generator
 

@@ -32,8 +32,6 @@ from hullcast.sim.experiments.studies.streams.simulated import (
     least_memory,
     simulate,
 )
-from hullcast.sim.output.claims import Claim
-from hullcast.sim.output.text import factor
 from hullcast.sim.seeds import generator, seed_of
 from hullcast.sim.traces.bursts import pareto_bursts
 from hullcast.sim.traces.packets import PacketTrace
@@ -209,16 +207,6 @@ def metrics(load: StreamLoad, found: SimulatedStreams) -> dict[str, float]:
         "switches": found.switches / many,
         "results": len(latency) / many,
     }
-
-
-def ratio_claim(
-    subject: str, statement: str, ratio: float, holds: bool, because: str, workload: str = "", construction: str = ""
-) -> Claim:
-    """A claim whose verdict depends on how many times as much something is."""
-    return Claim(
-        subject, statement, factor(ratio), holds, because, value=ratio, form=factor, workload=workload,
-        construction=construction,
-    )  # fmt: skip
 
 
 def sources_of(rows: Sequence[str]) -> list[str]:
