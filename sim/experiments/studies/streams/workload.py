@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from hullcast.broker.streams.chart import Chart
-from hullcast.broker.streams.policies.bounded_chain import BoundedChain, LatencyRule
 from hullcast.broker.streams.policies.chain import ChainPolicy
 from hullcast.broker.streams.policies.fifo import FifoPolicy
 from hullcast.broker.streams.policies.greedy import GreedyPolicy
@@ -112,6 +111,11 @@ class StreamLoad:
         return max(float(each.times[-1]) for each in self.arrivals if len(each.times))
 
     @property
+    def tuples(self) -> int:
+        """Of all streams."""
+        return sum(len(each.times) for each in self.arrivals)
+
+    @property
     def heaviest(self) -> float:
         """The size of the largest tuple."""
         return max(float(each.weights().max()) for each in self.arrivals if len(each.times))
@@ -182,16 +186,10 @@ def policy_of(name: str) -> OperatorPolicy:
     return made[name]()
 
 
-def bounded(bound: float, rule: LatencyRule = "spare") -> OperatorPolicy:
-    """Chain with a latency bound."""
-    return BoundedChain(bound, rule)
-
-
 def metrics(load: StreamLoad, found: SimulatedStreams) -> dict[str, float]:
     """What every row tells."""
     least = load.least()
     latency = found.latency[~np.isnan(found.latency)]
-    many = sum(len(each.times) for each in load.arrivals)
     return {
         "peak": found.peak,
         "average": found.area / load.span,
@@ -204,8 +202,6 @@ def metrics(load: StreamLoad, found: SimulatedStreams) -> dict[str, float]:
         "latency p99": float(np.quantile(latency, 0.99)),
         "latency longest": float(latency.max()),
         "starved": float(found.starved.max()),
-        "switches": found.switches / many,
-        "results": len(latency) / many,
     }
 
 
