@@ -269,6 +269,6 @@ def _kind_claims(found: Sweep) -> list[Claim]:
             _close(ONLINE, "for stable kinds", _against(mine, "kind", ONLINE, LGM, stable), shape, paper="close"),
             _close(THRIFTY, "for any kind", _against(mine, "kind", THRIFTY, LGM), shape),
             ratio_claim(ADAPT, "costs less than ONLINE for unstable kinds", better, better < 1,
-                        "it matters how full a step is, and its plan does not look", shape, paper="better"),
+                        _DRAWN[ADAPT], shape, paper="better"),
         ]  # fmt: skip
     return judged
