@@ -104,7 +104,7 @@ def _warehouse(known: dict[str, Any]) -> list[Metric]:
     def by_view(family: Family, fact: str) -> Family:
         return each(family, {name: facts[fact] for name, facts in known["views"].items()})
 
-    view, refreshing_all = ["view"], "What refreshing all tables at the limit would be expected to take."
+    view = ["view"]
     pending = Gauge("hullcast_view_pending", "Changes not propagated yet.", labels=["view", "table"])
     for name, facts in known["views"].items():
         for source, rows in facts["pending"].items():
@@ -136,7 +136,6 @@ def _warehouse(known: dict[str, Any]) -> list[Metric]:
         by_view(Counter("hullcast_view_changes_total", "Changes of the tables it reads.", labels=view), "changes"),
         by_view(Counter("hullcast_view_seconds_total", "Time spent propagating them.", labels=view), "spent_s"),
         by_view(Counter("hullcast_view_expected_seconds_total", "As it was expected.", labels=view), "expected_s"),
-        by_view(Counter("hullcast_view_naive_seconds_total", refreshing_all, labels=view), "naive_s"),
         each(Gauge("hullcast_policy", "1 for the policy in force.", labels=["policy"]), {known["policy"]: 1}),
         counters,
     ]

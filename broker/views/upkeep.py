@@ -11,8 +11,7 @@ of it (`share`) for the work, the other part for what nobody can foresee, such a
 that has begun already, and a machine that is busy otherwise. When a promise was broken the share gets smaller, and
 grows back slowly.
 
-`spent_s` is what propagating took. Whether batching pays is seen by what it was expected to take (`expected_s`) beside
-what a refresh of all tables at the same limit would have been expected to take (`naive_s`), by the same cost functions.
+`spent_s` is what propagating took, `expected_s` what the cost functions said before.
 """
 
 from __future__ import annotations
@@ -95,10 +94,9 @@ class Upkeep:
         self._cheaper: list[CostFunction] = list(self.costs.values())
         self._kept_at = -inf
         self.planner = planner or Thrifty()
-        self._naive_pending = dict.fromkeys(self.tables, 0)
-        self.changes = 0
+        self.changes = 0  # of its tables, by whoever hears of them
         self.propagations = self.recomputations = 0
-        self.spent_s = self.expected_s = self.naive_s = 0.0
+        self.spent_s = self.expected_s = 0.0
         self.within = self.beyond = 0
         self.longest_s = 0.0
 
@@ -110,13 +108,6 @@ class Upkeep:
         return max(limit_of(self.response_time_s, self.share), min(limit_of(self.response_time_s), few_s))
 
     # -- what happens --------------------------------------------------------------------------------------
-
-    def released(self, table: str, rows: int, now: float) -> None:
-        """Changes of a table are pending from now on."""
-        self.changes += rows
-        self._naive_pending[table] += rows
-        if self.refresh_s(self._naive_pending) > self.limit_s:
-            self._refresh_naively()
 
     def propagated(self, done: Propagation, pending: Mapping[str, int], now: float) -> None:
         """Changes were propagated; this is pending now. What recomputing takes teaches nothing of deltas; but if deltas
@@ -142,7 +133,6 @@ class Upkeep:
 
     def up_to_date(self, now: float) -> None:
         """Somebody asked, and nothing is pending."""
-        self._refresh_naively()
         self.planner.refreshed(now)
 
     def refreshed(self, took_s: float) -> None:
@@ -154,10 +144,6 @@ class Upkeep:
         else:
             self.beyond += 1
             self.share = max(LEAST_SHARE, CUT * self.share)
-
-    def _refresh_naively(self) -> None:
-        self.naive_s += self.refresh_s(self._naive_pending)
-        self._naive_pending = dict.fromkeys(self.tables, 0)
 
     # -- deltas, or all again ------------------------------------------------------------------------------
 
@@ -242,7 +228,6 @@ class Upkeep:
             "recompute_s": None if self._computing is None else self._computing.fixed_s,
             "spent_s": self.spent_s,
             "expected_s": self.expected_s,
-            "naive_s": self.naive_s,
             "costs": {
                 table: dict(zip(("batch_s", "row_s"), cost.fitted, strict=True)) for table, cost in self.costs.items()
             },

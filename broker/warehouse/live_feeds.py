@@ -344,7 +344,7 @@ class LiveView(LiveFeed):
     def released(self, source: str, first: int, through: int, rows: int, at: float) -> None:
         if self.on_board is not None:
             self._release(source, first, through, rows, at)
-            self.upkeep.released(source, rows, at)
+            self.upkeep.changes += rows
             self._world.view_turns.note(self)
 
     def message(self, load: Load, now: float) -> LoadView:

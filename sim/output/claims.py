@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from hullcast.sim.output.text import number
+from hullcast.sim.output.text import factor, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,14 @@ class Claim:
             told = f"holds in {held} of {of} draws, and not in the others"
         detail = f" ({self.detail})" if self.detail else ""
         return f"{told}, because {self.because}{detail}" if self.because else told
+
+
+def ratio_claim(
+    subject: str, statement: str, ratio: float, holds: bool, because: str, workload: str = "", **more: Any
+) -> Claim:
+    """A claim whose verdict depends on how many times as much something is."""
+    shown = factor(ratio)
+    return Claim(subject, statement, shown, holds, because, workload=workload, value=ratio, form=factor, **more)
 
 
 def over_draws(draws: Sequence[Sequence[Claim]]) -> list[Claim]:

@@ -13,25 +13,22 @@ tuples as old as it or older are run, in the order that Chain has for them, so t
 How much work is left in all does not depend on the policy (all are busy while there is work). So a tuple has at its
 arrival the spare time that it would have with FIFO, and if FIFO keeps the bound, this policy keeps it (B1).
 
-The rule that comes to mind first, `overdue`: tuples older than the bound come first, oldest first. It acts when it is
-too late. For the longest latency that it comes to it needs as much memory as the rule above (CHAIN.md has figures), but
-that latency is not the bound, and nobody knows it beforehand.
+The rule that comes to mind first, tuples older than the bound first, acts when it is too late (CHAIN.md has figures;
+`sim/experiments/studies/streams/overdue.py`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from hullcast.broker.scheduling.policy import Ready
-from hullcast.broker.streams.policies.policy import OperatorQueue, Priorities, age
+from hullcast.broker.streams.policies.policy import OperatorQueue, Priorities
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hullcast.broker.scheduling.policy import Item
     from hullcast.broker.streams.chart import Chart
-
-LatencyRule = Literal["spare", "overdue"]
 
 #: Seconds in which a tuple should have left.
 BOUND_S = 1.0
@@ -53,10 +50,10 @@ class BoundedChain:
     name: ClassVar[str] = "bounded-chain"
     about: ClassVar[str] = "Chain, unless a tuple would be later than the latency bound"
 
-    def __init__(self, bound_s: float = BOUND_S, rule: LatencyRule = "spare") -> None:
+    def __init__(self, bound_s: float = BOUND_S) -> None:
         if not bound_s > 0:
             raise ValueError(f"the latency bound must be positive, got {bound_s} s")
-        self.bound_s, self.rule = bound_s, rule
+        self.bound_s = bound_s
         self.priorities, self.remaining = Priorities(), Priorities()
         self.order = self.priorities.order
         self._look_again = 0.0
@@ -71,14 +68,11 @@ class BoundedChain:
     def pick(self, items: Iterable[Item], now: float) -> OperatorQueue:
         if not isinstance(items, Ready):
             items = list(items)
-        if now < self._look_again and self.rule == "spare":
+        if now < self._look_again:
             first = self.priorities.first(items)
             if self._urgent is None or first.arrived <= self._urgent:
                 return first  # the first of all is the first of those without time, if it is one of them
         queues = cast("list[OperatorQueue]", list(items))
-        if self.rule == "overdue":
-            oldest = min(queues, key=age)
-            return oldest if now - oldest.arrived > self.bound_s else self.priorities.first(queues)
         urgent = self._without_time(queues)
         if now >= self._look_again or (self._urgent is not None and not urgent):
             self._look(queues, now)

@@ -401,13 +401,12 @@ def _views(views: Mapping[str, Any], verbose: bool) -> Table:
         "asked",
         "beyond promise",
         "longest",
-        *(("us per change", "all at the limit") if verbose else ()),
+        *(("us per change",) if verbose else ()),
     )
     for name, facts in sorted(views.items()):
         pending = [f"{source} {rows:,}" for source, rows in facts["pending"].items() if rows]
         asked, changes = facts["within"] + facts["beyond"], facts["changes"]
         spent = f"{1e6 * facts['spent_s'] / changes:,.1f}" if changes else "-"
-        naive = f"{facts['naive_s'] / facts['expected_s']:.2f}x" if facts["expected_s"] else "-"
         table.add_row(
             Text(name),
             duration_text(facts["response_time_s"]),
@@ -416,7 +415,7 @@ def _views(views: Mapping[str, Any], verbose: bool) -> Table:
             f"{asked:,}",
             f"{facts['beyond']:,}",
             time_shown(facts["longest_refresh_s"]) if asked else "-",
-            *((spent, naive) if verbose else ()),
+            *((spent,) if verbose else ()),
         )
     return table
 

@@ -173,7 +173,7 @@ def _tables_of_live(section: LiveViewSection) -> Iterator[Shown]:
     yield (
         f"Cores: server {section.server_cores:.2f}, warehouse {section.warehouse_cores:.2f} (aim: {BUSY_CORES:g} "
         f"together), everything {section.machine_cores:.2f}. {section.propagations:,} propagations; a change took "
-        f"{number(section.spent_us)} us, and all tables at the limit would have taken {number(section.naive_us)} us."
+        f"{number(section.spent_us)} us."
     )
     compared = plain_table("the view beside its SELECT: ms", "", "view p50", "p99", "SELECT p50", "p99", "ratio")
     for name, of in (("nothing pending", section.idle), ("under load", section.busy)):

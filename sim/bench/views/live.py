@@ -88,8 +88,7 @@ class LiveViewSection:
     reply_p50_ms: float
     reply_p99_ms: float
     propagations: int
-    spent_us: float  # by the warehouse's own clock, a change; and what it would have been naively
-    naive_us: float
+    spent_us: float  # by the warehouse's own clock, a change
     idle: ComparedFigures  # nothing is pending
     busy: ComparedFigures  # under the load
     right: bool  # whether the view was its SELECT in the end
@@ -160,14 +159,13 @@ async def live(settings: LiveViewSettings, tick: Tick) -> LiveViewSection:
         *reply_ms,
         grown["propagations"],
         1e6 * grown["spent_s"] / max(1, grown["changes"]),
-        1e6 * grown["naive_s"] / max(1, grown["changes"]),
         _compared(idle),
         _compared(busy),
         right,
     )
 
 
-_COUNTED = ("within", "beyond", "changes", "propagations", "spent_s", "naive_s")
+_COUNTED = ("within", "beyond", "changes", "propagations", "spent_s")
 #: Why a refresh was late, as far as others can see.
 MACHINE, BEHIND, UNKNOWN = "the machine had no time", "behind another late one", "not explained"
 

@@ -123,7 +123,6 @@ class ReplayedView:
                 due: tuple[str, ...] = (table,)
             else:
                 before = process_time()
-                self.upkeep.released(table, 1, now)
                 due = self.upkeep.due(self._pending, now)
                 deciding_s += process_time() - before
             if due:

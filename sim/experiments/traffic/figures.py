@@ -18,6 +18,7 @@ from hullcast.sim.experiments.traffic import SECTIONS
 from hullcast.sim.experiments.traffic.charts import draw_servers
 from hullcast.sim.experiments.traffic.goals import EFFORT, goals
 from hullcast.sim.experiments.traffic.inputs import check_prices, check_topology
+from hullcast.sim.experiments.traffic.judging import CITED
 from hullcast.sim.experiments.traffic.market import (
     control_section,
     market_inputs,
@@ -236,7 +237,7 @@ def _seeded(settings: FigureSettings, seed: int, seeds: int | None) -> FigureSet
 
 
 PAPER = Paper(
-    cited="Xie (2007)",
+    cited=CITED,
     sections=SECTIONS,
     full=FULL,
     quick=QUICK,

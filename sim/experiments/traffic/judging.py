@@ -12,13 +12,16 @@ from dataclasses import replace
 
 from hullcast.sim.experiments.traffic.summary import EventCost, TrafficLine
 from hullcast.sim.output.claims import Claim, over_draws
-from hullcast.sim.output.text import growth, middle, number
+from hullcast.sim.output.text import growth, middle, number, span
 from hullcast.sim.traffic.sizes import wire_sizes
 
 SERVER_NET, UNICAST, AGGREGATED, NET = "S-CN", "S-UN", "S-UN aggregated", "CN"
+CITED = "Xie (2007)"
 APPROACHES = (SERVER_NET, NET, UNICAST, AGGREGATED)  # in the order of tables and charts
 #: Growth up to which we call something flat, and nearly flat.
 FLAT, NEARLY_FLAT = 1.25, 1.5
+#: How far what each more takes may vary where something is called linear.
+LINEAR = 1.1
 #: Gateways by content: what the goals speak of.
 BY_CONTENT = ("can", "tree-content")
 #: Why some statements could not fail, and why some do.
@@ -71,11 +74,18 @@ def spread_of(cost: EventCost) -> str:
     return f"{number(cost.messages_changing)} frames of {number(frame)} bytes"
 
 
-def flat_net(placement: str, net: Sequence[float]) -> Claim:
+def flat_net(placement: str, net: Sequence[float], why: str = "what CN sends depends on a row's x alone") -> Claim:
     """That CN is flat."""
-    varies, why = growth(net), "what CN sends depends on a row's x alone"
-    because, told = f"it varies by more than {FLAT}x", f"varies by {grew(varies)}"
-    return Claim(placement, "CN is flat", told, varies <= FLAT, because, construction=why, value=varies, form=grew)
+    varies, because = growth(net), "more subscriptions are at more gateways"
+    return Claim(placement, "CN is flat", f"varies by {grew(varies)}", varies <= FLAT, because, construction=why,
+                 value=varies, form=grew, paper="flat")  # fmt: skip
+
+
+def linear_unicast(placement: str, each: Sequence[float], per: str, why: str = "") -> Claim:
+    """That S-UN is linear: what it takes for each of those that there are more and more of."""
+    varies, told = growth(each), f"{span(each)} bytes per {per}"
+    return Claim(placement, "S-UN is linear", told, varies <= LINEAR, f"the cost of one more varies by {varies:.2f}x",
+                 construction=why, value=varies, form=grew, paper="linear")  # fmt: skip
 
 
 def figures_of(lines: Sequence[TrafficLine], show: Callable[[TrafficLine], str]) -> list[list[str]]:

@@ -154,14 +154,6 @@ def test_bounded_chain_looks_at_the_ages_that_a_queue_tells() -> None:
     assert policy.pick([many, steep], 0.0) is steep
 
 
-def test_the_rule_overdue_takes_the_oldest_when_it_is_too_late() -> None:
-    policy = BoundedChain(bound_s=16.0, rule="overdue")
-    policy.measured([FOUR, EVEN], 0.0)
-    late, steep = queue(0, 3, 0.0, 0.1), queue(0, 0, 1.0)
-    assert policy.pick([late, steep], 16.0) is steep
-    assert policy.pick([late, steep], 16.1) is late
-
-
 @pytest.mark.parametrize("wrong", [0.0, -1.0, float("nan")])
 def test_times_that_are_not_positive_are_refused(wrong: float) -> None:
     with pytest.raises(ValueError, match="positive"):

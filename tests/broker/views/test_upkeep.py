@@ -47,7 +47,6 @@ def test_what_is_pending_takes_at_most_the_limit_whenever_nothing_is_due(
     for table, rows in releases:
         now += 0.02
         pending[table] += rows
-        upkeep.released(table, rows, now)
         due = upkeep.due(pending, now)
         assert all(pending[one] for one in due)
         if due:
@@ -57,7 +56,6 @@ def test_what_is_pending_takes_at_most_the_limit_whenever_nothing_is_due(
             upkeep.propagated(Propagation(spent), pending, now)
         upkeep.check(pending)
     facts = upkeep.facts(pending)
-    assert facts["changes"] == sum(rows for _, rows in releases)
     assert facts["pending"] == pending
 
 
@@ -69,13 +67,11 @@ def test_only_what_gains_from_waiting_waits() -> None:
         for step in range(2000):
             for table in ("r", "s"):
                 pending[table] += 1
-                upkeep.released(table, 1, step * 0.1)
             if due := upkeep.due(pending, step * 0.1):
                 spent = {one: Spent(pending[one], cost_s(one, pending[one])) for one in due}
                 pending |= dict.fromkeys(due, 0)
                 upkeep.propagated(Propagation(spent), pending, step * 0.1)
     assert online.spent_s < 0.98 * naive.spent_s
-    assert abs(naive.naive_s - naive.spent_s) < 0.05 * naive.spent_s  # what it says of naive is what naive takes
 
 
 def test_a_broken_promise_leaves_less_to_wait_and_kept_ones_bring_it_back() -> None:
@@ -111,7 +107,6 @@ def test_the_result_is_computed_again_where_that_takes_less() -> None:
 def test_more_may_be_pending_where_the_result_can_be_computed_in_time() -> None:
     upkeep = Upkeep(("s",), 0.2, {"s": measured()["s"]})
     pending = {"s": 10_000}
-    upkeep.released("s", 10_000, 1.0)
     assert upkeep.due(pending, 1.0) == ("s",)
     upkeep.computing = LinearCost(1e-6, 0.05)
     assert upkeep.due(pending, 1.0) == ()

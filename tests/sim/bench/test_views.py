@@ -152,7 +152,7 @@ def test_who_asks_while_a_late_refresh_is_under_way_waits_behind_it() -> None:
 def _live(**figures: object) -> LiveViewSection:
     same = ComparedFigures(1.0, 2.0, 30.0, 40.0)
     section = LiveViewSection(
-        800, 0.05, 0.05, 100.0, 0.2, 0.3, 1.0, 1_000, 1_000, 0, 0, 0.75, {}, 1.0, 2.0, 3.0, 1.0, 2.0, 9, 1.0, 1.0,
+        800, 0.05, 0.05, 100.0, 0.2, 0.3, 1.0, 1_000, 1_000, 0, 0, 0.75, {}, 1.0, 2.0, 3.0, 1.0, 2.0, 9, 1.0,
         same, same, True,
     )  # fmt: skip
     return replace(section, **figures)  # type: ignore[arg-type]

@@ -25,4 +25,5 @@ STUDY = Study(
     ),
     seeds=5,
     words=WORDS,
+    version=2,
 )

@@ -1,7 +1,11 @@
 """The example that opens the chapter: R join S, an index on R only, a limit of 0.35 s.
 
 The text gives enough of the two cost functions to compute with them: 180 changes of each take 0.35 s, 600 of R take
-0.35 s, and S takes 0.25 ms a change.
+0.35 s, and S takes 0.25 ms a change. So 82 % of the limit is a fixed cost, and 18 % grows with the changes.
+
+What the text tells of is the long run. In a run up to T the refresh at T pays the fixed cost of one more batch, however
+little came since the last one: up to 286 ms, which is 0.14 ms a change at T = 1,000 and 0.03 ms at T = 5,000. So the
+statements are judged at `LONG` steps only, by `--quick`, too.
 """
 
 from __future__ import annotations
@@ -20,20 +24,20 @@ from hullcast.sim.experiments.studies.batching.planning import (
     UNIFORM,
     drawn_arrivals,
     planned,
-    ratio_claim,
 )
 from hullcast.sim.experiments.studies.batching.simulated import simulate
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
-from hullcast.sim.output.claims import Claim, Section
+from hullcast.sim.output.claims import Claim, Section, ratio_claim
 
 LIMIT_S = 0.35
 S = LinearCost(0.00025)
 R = LinearCost((0.35 - (0.35 - 180 * 0.00025)) / 420, 0.35 - 600 * (0.35 - (0.35 - 180 * 0.00025)) / 420)
 BY_HAND = "S AT ONCE"
-#: What the text says, in milliseconds for a change; and what is as much: it rounds, and so do steps.
+#: What the text says, in milliseconds for a change; and what is as much.
 NAIVE_MS, BY_HAND_MS, SAME = 0.97, 0.42, 1.05
-STEPS = (500, 1_000, 2_000, 5_000)
+LONG = 5_000
+STEPS = (500, 1_000, 2_000, LONG)
 
 
 class AtOnce(ViewPlanner):
@@ -50,7 +54,7 @@ class AtOnce(ViewPlanner):
 
 def points(quick: bool) -> list[dict[str, Any]]:
     """Every planner, and the plan of the text."""
-    return grid(planner=(*PLANNERS, BY_HAND), steps=STEPS[:2] if quick else STEPS)
+    return grid(planner=(*PLANNERS, BY_HAND), steps=STEPS)
 
 
 def measure(point: GridPoint, seed: int) -> dict[str, float]:
@@ -85,22 +89,23 @@ def sections(found: Sweep, folder: Path) -> list[Section]:
             "The example: R join S with an index on R only",
             "One change of each table in a step. f(k) is 0.107 ms k + 286 ms for R and 0.25 ms k for S; the limit is "
             "350 ms.",
-            "to refresh all at the limit costs 0.97 ms for a change; to propagate S at once, and R at the limit, 0.42 "
-            "ms.",
+            f"to refresh all at the limit costs {NAIVE_MS} ms for a change; to propagate S at once, and R at the "
+            f"limit, {BY_HAND_MS} ms.",
             found.judged(_claims),
             pictures={"Milliseconds for a change by T, a line for each planner": picture},
             figures=[table],
+            notes=["At small T a change costs more: the refresh at T pays R's fixed cost again, however little came."],
             cited=CITED,
+            items=("Section 2.1, example",),
         )
     ]
 
 
 def _claims(found: Sweep) -> list[Claim]:
-    longest = found.where(steps=max(found.all_of("steps")))
-    ms = {name: longest.middle("ms per change", planner=name) for name in longest.all_of("planner")}
+    ms = {name: found.middle("ms per change", steps=LONG, planner=name) for name in found.all_of("planner")}
     judged = [
-        ratio_claim(name, f"costs {told} ms for a change, up to {SAME}x", ms[name] / told,
-                    1 / SAME <= ms[name] / told <= SAME, "the text rounds otherwise")
+        ratio_claim(name, f"costs {told} ms for a change (between 1/{SAME}x and {SAME}x of it)", ms[name] / told,
+                    1 / SAME <= ms[name] / told <= SAME, "the cost functions are others", paper=f"{told} ms")
         for name, told in ((NAIVE, NAIVE_MS), (BY_HAND, BY_HAND_MS))
     ]  # fmt: skip
     judged.append(
@@ -108,7 +113,7 @@ def _claims(found: Sweep) -> list[Claim]:
                     "the search is wrong", construction="costs are linear, so no valid plan is cheaper (Theorem 2)")
     )  # fmt: skip
     judged += [
-        ratio_claim(name, "costs at most half of NAIVE", ms[name] / ms[NAIVE], ms[name] <= ms[NAIVE] / 2,
+        ratio_claim(name, "(ours) costs at most half of NAIVE", ms[name] / ms[NAIVE], ms[name] <= ms[NAIVE] / 2,
                     "it propagates R too often")
         for name in PLANNERS if name != NAIVE
     ]  # fmt: skip

@@ -13,8 +13,6 @@ from hullcast.sim.experiments.studies.batching.guessed import Guessed
 from hullcast.sim.experiments.studies.batching.lgm import Lgm, best_plan
 from hullcast.sim.experiments.studies.batching.planners import Naive, Online
 from hullcast.sim.experiments.studies.batching.simulated import SimulatedView, simulate
-from hullcast.sim.output.claims import Claim
-from hullcast.sim.output.text import factor
 from hullcast.sim.seeds import generator
 
 CITED = "Xie (2007)"
@@ -71,13 +69,3 @@ def planner_of(name: str, arrivals: Arrivals, costs: Sequence[CostFunction], lim
 def planned(name: str, arrivals: Arrivals, costs: Sequence[CostFunction], limit_s: float) -> SimulatedView:
     """What a planner makes of it."""
     return simulate(planner_of(name, arrivals, costs, limit_s), arrivals, costs, limit_s)
-
-
-def ratio_claim(
-    subject: str, statement: str, ratio: float, holds: bool, because: str, workload: str = "", construction: str = ""
-) -> Claim:
-    """A claim whose verdict depends on how many times as much something is."""
-    return Claim(
-        subject, statement, factor(ratio), holds, because, value=ratio, form=factor, workload=workload,
-        construction=construction,
-    )  # fmt: skip

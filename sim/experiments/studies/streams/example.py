@@ -11,10 +11,10 @@ from hullcast.broker.streams.chart import Chart
 from hullcast.sim.experiments.studies.streams.simulated import SimulatedQuery, StreamArrivals, simulate
 from hullcast.sim.experiments.studies.streams.workload import CHAIN, CITED, FIFO, GREEDY, Traces, policy_of
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
-from hullcast.sim.output.claims import Claim, Section
+from hullcast.sim.output.claims import Claim, Section, ratio_claim
 
 CHART = Chart((0, 1, 2), (1, 0.2, 0))
-#: The sizes of the queues at t = 0 .. 6, as the paper has them.
+#: The sizes of the queues at t = 0 .. 6: the digits are lost in our copy of the paper, and were restored by its rules.
 TOLD = {GREEDY: (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2), FIFO: (1.0, 1.2, 2.0, 2.2, 3.0, 3.2, 4.0)}
 END = 14
 
@@ -50,19 +50,20 @@ def sections(found: Sweep, folder: Path, traces: Traces = ()) -> list[Section]:
             found.judged(_claims),
             figures=[table],
             cited=CITED,
+            items=("Example 1",),
         )
     ]
 
 
 def _claims(found: Sweep) -> list[Claim]:
-    claims = []
+    peak = {name: max(found.middle(f"t{at}", policy=name) for at in range(END + 1)) for name in TOLD}
+    less = peak[GREEDY] / peak[FIFO]
+    claims = [ratio_claim(GREEDY, "needs less memory than FIFO at its peak", less, less < 1, "the simulator is wrong",
+                          paper="smaller maximum")]  # fmt: skip
     for name, told in TOLD.items():
         sizes = [found.middle(f"t{at}", policy=name) for at in range(END + 1)]
-        off = max(abs(size - paper) for size, paper in zip(sizes, told, strict=False))
-        claims += [
-            Claim(name, "has the queues of the paper's table at t = 0 .. 6 (largest difference)", f"{off:.2g}",
-                  off < 1e-9, "the simulator is wrong", value=off, form=lambda value: f"{value:.2g}"),
-            Claim(name, f"is empty at t = {END}", f"{abs(sizes[END]):.2g}", abs(sizes[END]) < 1e-9,
-                  "the simulator is wrong", value=abs(sizes[END]), form=lambda value: f"{value:.2g}"),
-        ]  # fmt: skip
+        off = max(abs(size - restored) for size, restored in zip(sizes, told, strict=False))
+        claims.append(Claim(name, "has the queues of the table at t = 0 .. 6 (largest difference)", f"{off:.2g}",
+                            off < 1e-9, incomparable="the digits of the table are lost in our copy; these were "
+                            "restored from the rules of the example", value=off))  # fmt: skip
     return claims

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.broker.streams.policies.bounded_chain import RESERVE, LatencyRule
+from hullcast.broker.streams.policies.bounded_chain import RESERVE, BoundedChain
+from hullcast.sim.experiments.studies.streams.overdue import Overdue
 from hullcast.sim.experiments.studies.streams.workload import (
     BURSTS,
     CHAIN,
@@ -23,23 +24,21 @@ from hullcast.sim.experiments.studies.streams.workload import (
     TOGETHER,
     UDP,
     Traces,
-    bounded,
     load_of,
     metrics,
     policy_of,
-    ratio_claim,
     sources_of,
 )
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
-from hullcast.sim.output.claims import Claim, Section
+from hullcast.sim.output.claims import Claim, Section, ratio_claim
 from hullcast.sim.output.text import factor, number
 
 #: Bounds, as multiples of FIFO's longest latency; PROMISED is the least that is kept whatever comes.
 PROMISED = 1 / (1 - RESERVE)
 BOUNDS = (0.25, 0.5, 0.75, 0.9, PROMISED, 1.1, 1.25, 1.5, 2.0, 3.0)
 QUICK_BOUNDS = (0.5, PROMISED, 1.5, 3.0)
-RULES: tuple[LatencyRule, ...] = ("spare", "overdue")
+RULES = {"spare": BoundedChain, "overdue": Overdue}
 #: "Costs little", "saves half", "as much": limits of our own statements, as factors.
 LITTLE, HALF, SAME = 1.25, 0.5, 1.1
 
@@ -65,7 +64,7 @@ def measure(point: GridPoint, seed: int, traces: Traces = ()) -> dict[str, float
     how = partial(load.run, heartbeats=True)
     fifo, chain = how(policy_of(FIFO)), how(policy_of(CHAIN))
     bound = point["times"] * float(np.nanmax(fifo.latency))
-    found = how(bounded(bound, point["rule"]))
+    found = how(RULES[point["rule"]](bound))
     return {
         **metrics(load, found),
         "bound": bound,
@@ -153,7 +152,7 @@ def _table(found: Sweep, query: str, source: str) -> list[list[str]]:
                 factor(median(_ratios(here, "average", "chain average"))), factor(here.middle("lateness")),
                 f"{100 * here.middle('late'):.1f} %",
             ])  # fmt: skip
-    one = at.where(times=max(at.all_of("times")), rule=RULES[0])
+    one = at.where(times=max(at.all_of("times")), rule="spare")
     for name in (FIFO, CHAIN):
         rows.append([
             name, "", factor(median(_ratios(one, f"{name} peak", "chain peak"))),

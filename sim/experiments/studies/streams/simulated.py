@@ -1,7 +1,7 @@
 """Streams by a simulated clock: abstract operators, arriving tuples, and a policy that picks.
 
-A policy object decides here as it does live. For long runs its decisions are compiled (`simulated_world.pick`),
-which is much faster; tests hold the two to the same decisions.
+The decisions of policies are compiled (`simulated_world.pick`), which is much faster than to ask the objects; tests
+ask them, too, and hold the two to the same decisions.
 
 `least_memory` is what no schedule can be below, even of somebody who knows all that will come: what Chain needs on the
 lower envelopes of the charts (Babcock et al. (2003)).
@@ -9,8 +9,7 @@ lower envelopes of the charts (Babcock et al. (2003)).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -23,12 +22,14 @@ from hullcast.broker.streams.policies.fifo import FifoPolicy
 from hullcast.broker.streams.policies.greedy import GreedyPolicy
 from hullcast.broker.streams.policies.policy import OperatorQueue, Priorities
 from hullcast.broker.streams.policies.round_robin import RoundRobinPolicy
+from hullcast.sim.experiments.studies.streams.overdue import Overdue
 from hullcast.sim.experiments.studies.streams.simulated_world import (
     AREA,
     BOUND,
     BY_OVERDUE,
     BY_PRIORITY,
     BY_SPARE_TIME,
+    BY_WHOLE_QUEUES,
     HEARTBEATS,
     IN_TURN,
     LAST,
@@ -45,12 +46,10 @@ from hullcast.sim.experiments.studies.streams.simulated_world import (
     SimulatedWorld,
     drain,
     run,
-    settle,
-    work,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from hullcast.broker.streams.policies.policy import OperatorPolicy
     from hullcast.network.wire.arrays import Floats
@@ -128,7 +127,6 @@ class SimulatedStreams:
     starved: Floats  # by queue, the longest that something waited in it and its operator did not run
     picks: int
     switches: int  # how often another operator ran than before
-    order: list[int] = field(default_factory=list)  # queues in the order of decisions, if asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,25 +152,23 @@ def simulate(
     seed: int | None = None,
     heartbeats: bool = False,
     charts: Sequence[Chart | None] | None = None,
-    compiled: bool = True,
+    whole: bool = False,
 ) -> SimulatedStreams:
     """Let a policy run queries whose streams (of all queries, in order) have these arrivals, until all have left.
 
     `seed`: tuples pass operators as a whole or not at all, by chance, the same for every policy; None: each becomes
     smaller, or larger, by the selectivity. `heartbeats`: joins know how far their streams are; else an empty input
     blocks until its stream has ended. `charts`: what the policy believes; None: what is true. `samples`: moments.
-    `compiled`: False asks the object for every decision, and gives their order.
+    `whole`: Chain and Greedy decide only when a queue is empty, or something arrived.
     """
-    world, queues = _world(queries, arrivals, samples)
-    world.counts[HEARTBEATS] = heartbeats
-    world.counts[SEED] = -1 if seed is None else seed
-    believed = charts_of(queries) if charts is None else charts
-    policy.measured(believed, 0.0)
-    order: list[int] = []
-    if compiled:
-        run(world, *_twin(policy, queues, believed))
-    else:
-        order = list(_asked(policy, world, queues))
+    world, queues = world_of(queries, arrivals, samples, seed=seed, heartbeats=heartbeats)
+    policy.measured(charts_of(queries) if charts is None else charts, 0.0)
+    run(world, *_compiled(policy, queues, whole))
+    return found_in(world)
+
+
+def found_in(world: SimulatedWorld) -> SimulatedStreams:
+    """What became of a world, in the end."""
     return SimulatedStreams(
         world.memory,
         float(world.clock[PEAK]),
@@ -182,7 +178,6 @@ def simulate(
         world.starved,
         int(world.counts[PICKS]),
         int(world.counts[SWITCHES]),
-        order,
     )
 
 
@@ -219,9 +214,15 @@ def _merged(arrivals: Sequence[StreamArrivals]) -> tuple[Floats, np.ndarray, Flo
     return times[order], stream[order], weight[order]
 
 
-def _world(
-    queries: Sequence[SimulatedQuery], arrivals: Sequence[StreamArrivals], samples: Floats | None
+def world_of(
+    queries: Sequence[SimulatedQuery],
+    arrivals: Sequence[StreamArrivals],
+    samples: Floats | None,
+    *,
+    seed: int | None,
+    heartbeats: bool,
 ) -> tuple[SimulatedWorld, list[OperatorQueue]]:
+    """The world before anything has happened, and its queues as policies know them."""
     queues: list[OperatorQueue] = []
     operators: list[SimulatedOperator] = []
     number: dict[tuple[int, int], int] = {}  # by path and place
@@ -255,7 +256,7 @@ def _world(
     times, streams, weights = _merged(arrivals)
     moments = np.zeros(0) if samples is None else np.ascontiguousarray(samples, np.float64)
     counts = np.zeros(7, np.int64)
-    counts[LAST] = NOBODY
+    counts[LAST], counts[HEARTBEATS], counts[SEED] = NOBODY, heartbeats, -1 if seed is None else seed
     clock = np.zeros(4)
     clock[NOW] = times[0] if len(times) else 0.0
     counts[SAMPLES] = np.searchsorted(moments, clock[NOW])  # before anything has arrived there is nothing
@@ -287,35 +288,11 @@ def _world(
     return world, queues
 
 
-def _asked(policy: OperatorPolicy, world: SimulatedWorld, queues: Sequence[OperatorQueue]) -> Iterator[int]:
-    """Ask the policy itself, again and again; what it picks."""
-    for at, queue in enumerate(queues):
-        queue.ages = partial(_waiting, world, at)
-    ready = np.empty(len(queues), np.int64)
-    while found := settle(world, ready):
-        items = [queues[at] for at in ready[:found]]
-        for at, item in zip(ready[:found], items, strict=True):
-            item.arrived, item.size = float(world.arrived[world.head[at]]), float(world.size[at])
-        picked = policy.pick(items, float(world.clock[NOW]))
-        at = next(at for at, queue in enumerate(queues) if queue is picked)
-        took = work(world, at)
-        policy.served(picked, took, float(world.clock[NOW]))
-        yield at
-
-
-def _waiting(world: SimulatedWorld, queue: int) -> list[tuple[float, float]]:
-    entry, waiting = int(world.head[queue]), []
-    while entry != NOBODY:
-        waiting.append((float(world.arrived[entry]), float(world.weight[entry])))
-        entry = int(world.link[entry])
-    return waiting
-
-
-def _twin(
-    policy: OperatorPolicy, queues: Sequence[OperatorQueue], charts: Sequence[Chart | None]
+def _compiled(
+    policy: OperatorPolicy, queues: Sequence[OperatorQueue], whole: bool
 ) -> tuple[int, Floats, Floats, Floats, float]:
     """How the compiled `pick` decides as this policy does: rule, priorities, work remaining, state and reserve."""
-    state = np.zeros(6)
+    state = np.zeros(7)
     state[TURN], state[URGENT] = NOBODY, -np.inf
     nothing = np.zeros(len(queues))
 
@@ -323,15 +300,17 @@ def _twin(
         return np.array([numbers.of(queue) for queue in queues])
 
     match policy:
+        case Overdue():
+            state[BOUND] = policy.bound_s
+            return BY_OVERDUE, by_queue(policy.priorities), nothing, state, 0.0
         case ChainPolicy() | GreedyPolicy():
-            return BY_PRIORITY, by_queue(policy.priorities), nothing, state, 0.0
+            return BY_WHOLE_QUEUES if whole else BY_PRIORITY, by_queue(policy.priorities), nothing, state, 0.0
         case FifoPolicy():
             return BY_PRIORITY, nothing, nothing, state, 0.0
         case RoundRobinPolicy():
             state[QUANTUM] = policy.quantum_s
             return IN_TURN, nothing, nothing, state, 0.0
         case BoundedChain():
-            rule = BY_OVERDUE if policy.rule == "overdue" else BY_SPARE_TIME
-            state[BOUND] = policy.bound_s
-            return rule, by_queue(policy.priorities), by_queue(policy.remaining), state, RESERVE * policy.bound_s
-    raise TypeError(f"{policy.name} is not compiled; ask the object itself with compiled=False")
+            state[BOUND], remaining = policy.bound_s, by_queue(policy.remaining)
+            return BY_SPARE_TIME, by_queue(policy.priorities), remaining, state, RESERVE * policy.bound_s
+    raise TypeError(f"{policy.name} is not compiled")

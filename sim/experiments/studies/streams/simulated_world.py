@@ -7,7 +7,9 @@ ages. (Round-Robin looks at its quantum, and bounded Chain at its clock, when th
 Tuples are numbered in the order in which they arrive; all that is known of them is in columns. A queue is a list of
 tuples: `head`, then `link` of each.
 
-`pick` decides as the policy objects of `policies/` do, in their words: tests compare the two on random worlds.
+`pick` decides as the policy objects of `policies/` do, in their words: tests compare the two on random worlds. By
+`BY_WHOLE_QUEUES` it decides as rarely as Babcock et al. (2003) say: an operator runs until its queue is empty, or until
+something arrives and one with a higher priority can run.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ NOW, MEMORY, PEAK, AREA = range(4)
 #: last one, whether joins know what is under way to them, and the seed of chance (-1: every tuple shrinks).
 ARRIVALS, SAMPLES, PICKS, SWITCHES, LAST, HEARTBEATS, SEED = range(7)
 #: What `pick` goes by.
-BY_PRIORITY, IN_TURN, BY_SPARE_TIME, BY_OVERDUE = range(4)
+BY_PRIORITY, BY_WHOLE_QUEUES, IN_TURN, BY_SPARE_TIME, BY_OVERDUE = range(5)
 #: Places in what `pick` remembers, and is told: whose turn it is, how long still; the bound, when to look again, and
-#: until when tuples must have arrived to be urgent (-inf: none is).
-TURN, LEFT, QUANTUM, BOUND, LOOK_AGAIN, URGENT = range(6)
+#: until when tuples must have arrived to be urgent (-inf: none is); how many had arrived at the last decision.
+TURN, LEFT, QUANTUM, BOUND, LOOK_AGAIN, URGENT, SEEN = range(7)
 #: Rounding: work below this part of an operator's is done.
 ROUNDING = 1e-9
 NOBODY = -1
@@ -156,9 +158,9 @@ def work(world: SimulatedWorld, picked: int) -> float:
         if theirs < mine or (theirs == mine and other < queue):
             queue = other
     count[PICKS] += 1
-    if count[LAST] != queue:
+    if count[LAST] != queue and (other == NOBODY or world.partner[queue] != count[LAST]):  # a join is one operator
         count[SWITCHES] += 1
-        count[LAST] = queue
+    count[LAST] = queue
     entry = world.head[queue]
     began = clock[NOW]
     world.starved[queue] = max(world.starved[queue], began - world.since[queue])
@@ -246,6 +248,19 @@ def _look(world: SimulatedWorld, ready: Ints, found: int, remaining: Floats, sta
 
 
 @part
+def _whole_queues(world: SimulatedWorld, ready: Ints, found: int, priority: Floats, state: Floats) -> int:
+    came, last, same = float(world.counts[ARRIVALS]), int(world.counts[LAST]), NOBODY
+    for at in range(found):
+        if last != NOBODY and (ready[at] == last or ready[at] == world.partner[last]):
+            same = int(ready[at])
+    if same != NOBODY and state[SEEN] == came:
+        return same
+    state[SEEN] = came
+    best = _first(world, ready, found, priority, np.inf)
+    return same if same != NOBODY and priority[same] == priority[best] else best
+
+
+@part
 def _in_turn(ready: Ints, found: int, state: Floats) -> int:
     turn = int(state[TURN])
     following, first = NOBODY, NOBODY
@@ -277,6 +292,8 @@ def pick(
     """The queue that the policy with this rule picks. `nothing`: priorities that are all 0."""
     if rule == IN_TURN:
         return _in_turn(ready, found, state)
+    if rule == BY_WHOLE_QUEUES:
+        return _whole_queues(world, ready, found, priority, state)
     if rule == BY_OVERDUE:
         oldest = _first(world, ready, found, nothing, np.inf)
         if world.clock[NOW] - world.arrived[world.head[oldest]] > state[BOUND]:

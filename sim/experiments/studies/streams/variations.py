@@ -27,11 +27,10 @@ from hullcast.sim.experiments.studies.streams.workload import (
     load_of,
     metrics,
     policy_of,
-    ratio_claim,
     sources_of,
 )
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
-from hullcast.sim.output.claims import Claim, Section
+from hullcast.sim.output.claims import Claim, Section, ratio_claim
 from hullcast.sim.output.text import factor, number
 from hullcast.sim.seeds import generator
 
@@ -98,7 +97,7 @@ def _turns(found: Sweep) -> Section:
     return Section(
         "streams-quantum", "Round-Robin by its quantum", "A tuple takes 10 units of time in all; tuples by chance.",
         "the size of the quantum affects how well Round-Robin does, but does not change the nature of the results.",
-        found.judged(_turn_claims), figures=[rows], cited=CITED,
+        found.judged(_turn_claims), figures=[rows], cited=CITED, items=("Experiments, time quantum",),
     )  # fmt: skip
 
 
@@ -112,7 +111,8 @@ def _turn_claims(found: Sweep) -> list[Claim]:
             best = min(peaks) / at.middle("peak", policy=CHAIN)
             claims += [
                 ratio_claim(query, f"the best and the worst quantum differ by at most {NATURE:g}x in peak", grown,
-                            grown <= NATURE, "in a long turn of one operator the queues of all others grow", source),
+                            grown <= NATURE, "in a long turn of one operator the queues of all others grow", source,
+                            paper="does not change the nature of the results"),
                 ratio_claim(query, "Chain needs less than Round-Robin with any quantum", best, best > 1,
                             "turns happen to be as the steep chain needs them", source),
             ]  # fmt: skip
@@ -164,7 +164,7 @@ def _beliefs(found: Sweep) -> Section:
         "streams-errors", "Charts that are wrong",
         "Selectivities and costs that policies believe in are wrong by factors e^x, x normal with deviation *error*.",
         "a strategy should not be too sensitive to inaccuracies in estimates (named as desirable, not measured).",
-        found.judged(_belief_claims), figures=[rows], cited=CITED,
+        found.judged(_belief_claims), figures=[rows], cited=CITED, items=("Desirable properties of a strategy",),
     )  # fmt: skip
 
 
@@ -176,7 +176,8 @@ def _belief_claims(found: Sweep) -> list[Claim]:
             for value in ERRORS[1:]:
                 more = at.middle("peak", value=value) / at.middle("peak", value=0.0)
                 claims.append(
-                    ratio_claim(query, f"with errors of {value:g} Chain needs at most {SENSITIVE:g}x the peak memory",
-                                more, more <= SENSITIVE, "some error moves the end of the first chain", source)
+                    ratio_claim(query, f"errors of {value:g} change the peak of Chain by at most {SENSITIVE:g}x", more,
+                                1 / SENSITIVE <= more <= SENSITIVE, "some error moves the end of the first chain",
+                                source, paper="not too sensitive")
                 )  # fmt: skip
     return claims

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from hullcast.broker.streams.chart import Chart
-from hullcast.broker.streams.policies.bounded_chain import BoundedChain, LatencyRule
 from hullcast.broker.streams.policies.chain import ChainPolicy
 from hullcast.broker.streams.policies.fifo import FifoPolicy
 from hullcast.broker.streams.policies.greedy import GreedyPolicy
@@ -32,8 +31,6 @@ from hullcast.sim.experiments.studies.streams.simulated import (
     least_memory,
     simulate,
 )
-from hullcast.sim.output.claims import Claim
-from hullcast.sim.output.text import factor
 from hullcast.sim.seeds import generator, seed_of
 from hullcast.sim.traces.bursts import pareto_bursts
 from hullcast.sim.traces.packets import PacketTrace
@@ -114,6 +111,11 @@ class StreamLoad:
         return max(float(each.times[-1]) for each in self.arrivals if len(each.times))
 
     @property
+    def tuples(self) -> int:
+        """Of all streams."""
+        return sum(len(each.times) for each in self.arrivals)
+
+    @property
     def heaviest(self) -> float:
         """The size of the largest tuple."""
         return max(float(each.weights().max()) for each in self.arrivals if len(each.times))
@@ -184,16 +186,10 @@ def policy_of(name: str) -> OperatorPolicy:
     return made[name]()
 
 
-def bounded(bound: float, rule: LatencyRule = "spare") -> OperatorPolicy:
-    """Chain with a latency bound."""
-    return BoundedChain(bound, rule)
-
-
 def metrics(load: StreamLoad, found: SimulatedStreams) -> dict[str, float]:
     """What every row tells."""
     least = load.least()
     latency = found.latency[~np.isnan(found.latency)]
-    many = sum(len(each.times) for each in load.arrivals)
     return {
         "peak": found.peak,
         "average": found.area / load.span,
@@ -206,19 +202,7 @@ def metrics(load: StreamLoad, found: SimulatedStreams) -> dict[str, float]:
         "latency p99": float(np.quantile(latency, 0.99)),
         "latency longest": float(latency.max()),
         "starved": float(found.starved.max()),
-        "switches": found.switches / many,
-        "results": len(latency) / many,
     }
-
-
-def ratio_claim(
-    subject: str, statement: str, ratio: float, holds: bool, because: str, workload: str = "", construction: str = ""
-) -> Claim:
-    """A claim whose verdict depends on how many times as much something is."""
-    return Claim(
-        subject, statement, factor(ratio), holds, because, value=ratio, form=factor, workload=workload,
-        construction=construction,
-    )  # fmt: skip
 
 
 def sources_of(rows: Sequence[str]) -> list[str]:
