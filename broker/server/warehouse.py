@@ -69,8 +69,9 @@ WAREHOUSE = ChildKind(
 class LargeAnswer:
     """The portions of an answer behind the first, in a file that has no name any more: it goes with this process."""
 
-    def __init__(self, spool: str, on_growth: Callable[[], None]) -> None:
-        self._spool, self._on_growth = spool, on_growth
+    def __init__(self, number: int, spool: str) -> None:
+        self.number, self._spool = number, spool
+        self.on_growth: Callable[[], None] | None = None  # told when there is more: whoever keeps it
         self._file: int | None = None
         self._parts: list[tuple[int, int]] = []
         self._worth: dict[str, Any] | None = None
@@ -98,7 +99,8 @@ class LargeAnswer:
         self._parts.append((part.offset, part.size))
         self.size_bytes += part.size
         self._tell()
-        self._on_growth()
+        if self.on_growth is not None:
+            self.on_growth()
 
     def end(self, worth: dict[str, Any]) -> None:
         """That was the last portion."""
@@ -189,7 +191,6 @@ class Warehouse:
         self._released: list[tuple[int, asyncio.Future[None]]] = []  # who waits for a sequence number to be on disk
         self._numbers = 0
         self._owed: dict[int, asyncio.Future[Any]] = {}
-        self._growing: dict[int, Callable[[], None]] = {}  # of those asked for: told when there is more
         self._large: dict[int, LargeAnswer] = {}
         self._report: dict[str, Any] = {}
 
@@ -328,26 +329,16 @@ class Warehouse:
         """Whether the process was told of all tables and views."""
         return self._definitions == self._engine.catalogue.definitions
 
-    async def ask(self, ask: Ask, on_growth: Callable[[], None] = lambda: None) -> QueryOutcome:
-        """What becomes of a query; raises why it cannot be answered. `on_growth` is called when there is more of the
-        rest of a large answer."""
-        number = self._numbers + 1
-        self._growing[number] = on_growth
-        try:
-            found: QueryOutcome = await self._answer(ask._replace(number=number))
-        finally:
-            del self._growing[number]
+    async def ask(self, ask: Ask) -> QueryOutcome:
+        """What becomes of a query; raises why it cannot be answered."""
+        found: QueryOutcome = await self._answer(ask._replace(number=self._numbers + 1))
         return found
 
     async def make_view(self, view: ViewLife, owner: str) -> tuple[int, float]:
-        """Make the file of a view that is to be created: a number for `unmake_view`, and the shortest response time
-        that can be promised."""
+        """Make the file of a view that is to be created: a number for `withdraw`, and the shortest response time that
+        can be promised."""
         made: ViewMade = await self._answer(MakeView(self._numbers + 1, owner, view))
         return made.number, made.shortest_s
-
-    def unmake_view(self, number: int) -> None:
-        """There will be no such view: remove the file that was made for it."""
-        self._withdraw(number)
 
     async def _answer(self, message: Ask | MakeView) -> Any:
         """What comes of the next message that has a number."""
@@ -361,19 +352,13 @@ class Warehouse:
             came = owed.result() if owed.done() and not owed.cancelled() and owed.exception() is None else None
             if isinstance(came, QueryOutcome) and came.rest is not None:  # in the same moment
                 came.rest.close()
-            self._withdraw(number)
+            self.withdraw(number)
             raise
         finally:
             self._owed.pop(number, None)
 
-    def withdraw(self, large: LargeAnswer) -> None:
-        """Nobody will fetch the rest of an answer."""
-        for number, one in list(self._large.items()):
-            if one is large:
-                del self._large[number]
-                self._withdraw(number)
-
-    def _withdraw(self, number: int) -> None:
+    def withdraw(self, number: int) -> None:
+        """Nobody wants an answer any more, or the rest of one; or there will be no view for which a file was made."""
         self._large.pop(number, None)
         if self.child.running:
             self.child.write(Withdraw(number))
@@ -393,7 +378,7 @@ class Warehouse:
             case AnswerRows(number, tables, body, spool):
                 large = None
                 if spool is not None and number in self._owed:  # else nobody waits for it, and it was withdrawn
-                    large = self._large[number] = LargeAnswer(spool, self._growing[number])
+                    large = self._large[number] = LargeAnswer(number, spool)
                 self._settle(number, QueryOutcome(tables, body, large))
             case SpooledPart(number):
                 if number in self._large:

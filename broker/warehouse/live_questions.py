@@ -126,8 +126,7 @@ class LiveQuestions(LiveWork[Answer]):
         question.consistent, question.expected_s = ask.consistent, self._takes.get(ask.sql, EXPECTED_S)
         asked = self._asked[ask.number] = _Asked(ask, question)
         plan = self._plans.get(ask.sql)
-        tables = ask.tables if ask.read else None if plan is None else plan.tables
-        if tables is None or self._know_tables(asked, tables):
+        if plan is None or self._know_tables(asked, plan.tables):
             question.tables = asked.tables
             self._turns.ask(question)
             if deadline < inf:

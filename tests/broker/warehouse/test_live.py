@@ -58,6 +58,13 @@ class SpokenWorker(Hand):
         self.tasks.append(message)
 
 
+def ask(warehouse: LiveWarehouse, number: int, table: str) -> None:
+    """Somebody asks for a table or view, by a text that was read before."""
+    sql = f"SELECT 1 FROM {table}"
+    warehouse._questions._plans[sql] = read_query(sql, warehouse.loads.named_in(sql), attached=True)
+    warehouse.on_message(Ask(number, "you", sql, (), (table,), time.monotonic(), b""))
+
+
 async def test_an_answer_is_worth_what_its_reader_saw_though_a_load_has_ended_since(tmp_path: Path) -> None:
     said: list[object] = []
     warehouse = LiveWarehouse(
@@ -114,7 +121,7 @@ async def test_a_view_that_is_being_made_holds_up_no_load_and_is_given_up_in_the
     warehouse.on_message(MakeView(1, "me", view))
     warehouse._fill()
     assert [type(task) for task in builder.tasks] == [BuildView]
-    warehouse.on_message(Ask(2, "you", "SELECT 1 FROM T", (), ("t",), time.monotonic(), b""))
+    ask(warehouse, 2, "t")
     warehouse._fill()
     assert [type(task) for task in loader.tasks] == [LoadTable], "with two places one is for loads"
     await asyncio.sleep(0.05)
@@ -152,7 +159,7 @@ async def test_a_propagation_that_takes_long_makes_way_for_other_views(
         warehouse.on_message(Known(name, ViewLife(bind_view(statement, {"t": table.table}), 0, (table,))))
     warehouse.on_message(Released(3, time.monotonic(), {"t": (1, 3, 3)}))
     for number, name in enumerate(names):
-        warehouse.on_message(Ask(number, "me", f"SELECT 1 FROM {name}", (), (name,), time.monotonic(), b""))
+        ask(warehouse, number, name)
 
     def propagating() -> list[str]:
         doing = [hand.doing for hand in warehouse._workers.busy()]
@@ -189,16 +196,17 @@ class Spoken:
         self.warehouse.on_message(Known("t", self.table))
         self.warehouse.on_message(Known("price", life_of("PRICE", "K INTEGER PRIMARY KEY")))
         self.release(1, 3)
-        self.ask(1, "SELECT 1 FROM T", ("t",), read=True)
+        self.ask(1, "SELECT 1 FROM T", ("t",))
+        self.hear(ReadPlan(read_query("SELECT 1 FROM T", self.select.known, attached=True)), Finished())
         self.hear(Finished(result=Loaded(3, 3, 3)))
-        self.answer((3,), plan=True)
+        self.answer((3,))
         self.said.clear()
 
     def release(self, first: int, last: int) -> None:
         self.warehouse.on_message(Released(last, time.monotonic(), {"t": (first, last, last - first + 1)}))
 
     def ask(self, number: int, sql: str, tables: tuple[str, ...], **terms: Any) -> None:
-        self.warehouse.on_message(Ask(number, "me", sql, (), tables, time.monotonic(), b"", **{"read": False, **terms}))
+        self.warehouse.on_message(Ask(number, "me", sql, (), tables, time.monotonic(), b"", **terms))
         self.warehouse._fill()
 
     @property
