@@ -14,9 +14,10 @@ import sqlite3
 import time
 from math import inf
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hullcast.broker.tables.schema import fold
+from hullcast.broker.views.upkeep import Propagation, Spent
 from hullcast.broker.warehouse.files import FileState, file_of, is_transient
 from hullcast.broker.warehouse.loader import (
     Bases,
@@ -50,30 +51,7 @@ PATIENCE, LEAST_PATIENCE_S = 2.0, 0.05
 _MEASURED, _MEASURED_S = 5, 0.25
 
 
-class TablePropagated(NamedTuple):
-    """How far a base table is propagated; `updates` of it were, in `took_s` (with the log; without the commit)."""
-
-    current: int
-    last: int
-    updates: int
-    took_s: float
-
-
-class Propagated(NamedTuple):
-    """How it went. Tables are those that were asked for, by folded name; all of them if the file was `built`.
-
-    `recomputed_s`: the result was computed from the copies, in so many seconds; None: it was changed by deltas.
-    `given_up`: the table whose deltas took so many seconds that they were given up for that.
-    """
-
-    tables: dict[str, TablePropagated]
-    built: bool
-    commit_s: float = 0.0
-    recomputed_s: float | None = None
-    given_up: tuple[str, float] | None = None
-
-
-class ViewLoader(FileLoader[ViewLife, ViewFile, Propagated]):
+class ViewLoader(FileLoader[ViewLife, ViewFile, Propagation]):
     """Maintains the views of one data directory."""
 
     KIND, FILE = "view", ViewFile
@@ -110,7 +88,7 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagated]):
             assert file is not None
             file.keep_deltas(deltas)
 
-    def build(self, view: ViewLife, through: int) -> Propagated:
+    def build(self, view: ViewLife, through: int) -> Propagation:
         """Bring all tables of a view to `through`; a file that is not there is made."""
         return self.propagate(view, {fold(table.name): through for table in view.definition.tables})
 
@@ -123,7 +101,7 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagated]):
         recompute: bool = False,
         deltas: str | None = None,
         tidy: bool = True,
-    ) -> Propagated:
+    ) -> Propagation:
         """Propagate the changes of these tables (by name) up to a sequence number each, which is on disk in the log;
         one that is further stays as it is. Without a usable file, all tables are brought to the largest number.
 
@@ -146,7 +124,7 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagated]):
         )
         if tidy:
             self.tidy(view)
-        return done
+        return done._replace(computing=self.learned(view).computing)
 
     def tidy(self, view: ViewLife) -> None:
         """Move what was written into the file, if it is much. That may take some time: the disk is waited for."""
@@ -172,7 +150,7 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagated]):
 
     def _go_on(
         self, file: ViewFile, through: dict[str, int], since: Mapping[str, int], recompute: bool, deltas: str | None
-    ) -> Propagated:
+    ) -> Propagation:
         """A file that is there, from what it has."""
         if recompute:
             return self._load(file, through, since, None, deltas)
@@ -191,11 +169,11 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagated]):
         since: Mapping[str, int],
         budget: _Budget | None,
         deltas: str | None,
-    ) -> Propagated:
+    ) -> Propagation:
         """The changes of tables into a file, by deltas within a budget; without one into the copies, and the result is
         computed from these."""
         with file.loading(self._bounds):
-            states, done, recomputed_s = file.tables(), {}, None
+            states, spent, recomputed_s = file.tables(), dict[str, Spent](), None
             for table, seq in through.items():
                 began, state = time.perf_counter(), states[table]
                 life, updates, last = file.view.base(table), 0, state.last
@@ -214,14 +192,15 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagated]):
                         updates, last = updates + block.updates, block.last
                     states[table] = FileState(seq, last, self._source.position)
                     file.note(life, states[table])
-                done[table] = TablePropagated(max(seq, state.current), last, updates, time.perf_counter() - began)
+                spent[table] = Spent(updates, time.perf_counter() - began)
             if budget is None:
-                recomputed_s = _compute(file.compute_again, file, done)
+                recomputed_s = _compute(file.compute_again, file, spent)
             if deltas is not None:
                 file.keep_deltas(deltas)
             ended = time.perf_counter()
             file.end(overall(states))
-        return Propagated(done, False, time.perf_counter() - ended, recomputed_s)
+        commit_s = (time.perf_counter() - ended) / max(1, len(spent))
+        return Propagation({table: Spent(n, took_s + commit_s) for table, (n, took_s) in spent.items()}, recomputed_s)
 
     def _reached(self, file: ViewFile) -> int:
         return max(state.current for state in file.tables().values())
@@ -240,9 +219,9 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagated]):
 
     def _fill(
         self, file: ViewFile, view: ViewLife, through: int, bases: Bases, index: Callable[[], None]
-    ) -> tuple[Propagated, FileState]:
+    ) -> tuple[Propagation, FileState]:
         """Copies and result of a file without rows."""
-        done = {}
+        filled = {}
         for life in file.view.bases:
             began = time.perf_counter()
             sources, updates = file.view.definition.sources_of(life.table.name), 0
@@ -262,20 +241,20 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagated]):
                     updates, last = updates + block.updates, block.last
                 state = FileState(through, last, self._source.position)
             file.note(life, state)
-            took_s = time.perf_counter() - began
-            done[fold(life.table.name)] = TablePropagated(state.current, state.last, updates, took_s)
+            filled[fold(life.table.name)] = Spent(updates, time.perf_counter() - began)
         index()
-        _compute(file.compute, file, done)
-        return Propagated(done, True), overall(file.tables())
+        _compute(file.compute, file, filled)
+        spent = {table: Spent(0, took_s) for table, (_, took_s) in filled.items()}
+        return Propagation(spent, built=True), overall(file.tables())
 
 
-def _compute(compute: Callable[[], None], file: ViewFile, filled: Mapping[str, TablePropagated]) -> float:
+def _compute(compute: Callable[[], None], file: ViewFile, filled: Mapping[str, Spent]) -> float:
     """Compute the result when the copies are filled, and learn what it takes; gives the seconds."""
     began = time.perf_counter()
     compute()
     took_s = time.perf_counter() - began
-    tables = filled.values()
-    file.learn_computing(sum(table.updates for table in tables), sum(table.took_s for table in tables), took_s)
+    rows, seconds = zip(*filled.values(), strict=True)
+    file.learn_computing(sum(rows), sum(seconds), took_s)
     return took_s
 
 

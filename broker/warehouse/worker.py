@@ -26,7 +26,7 @@ from hullcast.broker.processes.ends import BlockingEnd
 from hullcast.broker.queries.reading import read_query
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.upkeep import Propagation, Spent, Upkeep
+from hullcast.broker.views.upkeep import Spent, Upkeep
 from hullcast.broker.warehouse.answering import Answering
 from hullcast.broker.warehouse.files import FileBounds
 from hullcast.broker.warehouse.loader import Loader
@@ -49,10 +49,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hullcast.broker.queries.reading import Plan
-    from hullcast.broker.views.costs import LinearCost
+    from hullcast.broker.views.upkeep import Propagation
     from hullcast.broker.warehouse.loader import FileLoader
     from hullcast.broker.warehouse.messages import FileOf
-    from hullcast.broker.warehouse.view_loader import Propagated
 
 #: How likely the kernel is to end a worker if the machine runs out of memory.
 OOM_SCORE = 1000
@@ -136,8 +135,7 @@ class WarehouseWorker:
 
     def _propagate(self, task: LoadView) -> Propagation:
         life, through, since, recompute, deltas = task
-        done = self._views.propagate(life, through, since=since, recompute=recompute, deltas=deltas, tidy=False)
-        return propagation(done, self._views.learned(life).computing)
+        return self._views.propagate(life, through, since=since, recompute=recompute, deltas=deltas, tidy=False)
 
     def _build(self, task: BuildView) -> dict[str, list[Spent]]:
         """Make the file of a view; what it takes to propagate few and many changes of each of its tables, which the
@@ -223,16 +221,6 @@ def files_of(plan: Plan, files: tuple[FileOf, ...]) -> tuple[FileOf, ...] | None
     """Those of the files that a text reads, in its order; None if it reads others."""
     given = {fold(file.life.table.name): file for file in files}
     return tuple(given[table] for table in plan.tables) if given.keys() >= set(plan.tables) else None
-
-
-def propagation(done: Propagated, computing: LinearCost | None) -> Propagation:
-    """What a propagation took; each table has its part of the commit. To make the file again tells nothing of
-    changes."""
-    if done.built:
-        return Propagation({name: Spent(0, table.took_s) for name, table in done.tables.items()}, computing=computing)
-    each_s = done.commit_s / max(1, len(done.tables))
-    spent = {name: Spent(table.updates, table.took_s + each_s) for name, table in done.tables.items()}
-    return Propagation(spent, done.recomputed_s, done.given_up, computing)
 
 
 @contextlib.contextmanager

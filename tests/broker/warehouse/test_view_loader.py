@@ -141,12 +141,11 @@ def propagate(
     assert after is not None
     for table, seq in through.items():
         assert after[fold(table)].current >= seq
-        assert done.tables[fold(table)].current == after[fold(table)].current
     if states is not None and not done.built:
         updates = {table: [seq for seq, *_ in base.history[table]] for table in states}
         for table, state in states.items():
             pending = [seq for seq in updates[table] if state.current < seq <= after[table].current]
-            assert table not in done.tables or done.tables[table].updates == counted[table] == len(pending)
+            assert table not in done.spent or done.spent[table].rows == counted[table] == len(pending)
             assert after[table].last == max(pending, default=state.last)
     assert is_right(base, loader, view)
 
@@ -544,7 +543,7 @@ def test_deltas_that_take_longer_than_the_whole_are_given_up_for_it(
     done = loader.propagate(view, {"A": base.seq})
     assert done.recomputed_s is not None
     assert done.given_up is not None
-    assert (done.given_up[0], done.tables["a"].updates) == ("a", 50)
+    assert (done.given_up[0], done.spent["a"].rows) == ("a", 50)
     assert is_right(base, loader, view)
     monkeypatch.setattr("hullcast.broker.warehouse.view_loader.LEAST_PATIENCE_S", 60.0)
     base.take("A", [3])
@@ -613,5 +612,5 @@ def test_a_log_that_was_cut_before_a_table_changed_is_enough_for_who_knows_that(
     assert states is not None
     done = loader.propagate(view, {"A": base.seq, "B": base.seq}, since=first_changes(base, states))
     assert not done.built
-    assert done.tables["a"].updates == 1
+    assert done.spent["a"].rows == 1
     assert is_right(base, loader, view)
