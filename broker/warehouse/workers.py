@@ -108,10 +108,6 @@ class Workers:
         for _ in range(count):
             await self._hire()
 
-    def one_more(self) -> None:
-        """Fork one more, soon."""
-        self._hire_soon()
-
     def stop(self) -> None:
         """Kill them."""
         self._stopping = True
@@ -139,7 +135,7 @@ class Workers:
         hand.end.close()
         self._dying.append(hand.process)
         self.restarts += 1
-        self._hire_soon()
+        self.one_more()
 
     def look_after(self) -> list[int]:
         """Remove what killed ones left of new files, and replace those that somebody has stopped (SIGSTOP): they would
@@ -163,7 +159,7 @@ class Workers:
                 process = os.fork()
             except OSError as error:  # no memory, process or file for one more
                 log.error("no worker", extra={"why": error.strerror})
-                asyncio.get_running_loop().call_later(FORK_PAUSE_S, self._hire_soon)
+                asyncio.get_running_loop().call_later(FORK_PAUSE_S, self.one_more)
                 return
             failing.pop_all()
         if process == 0:
@@ -176,7 +172,8 @@ class Workers:
         self._hands.append(hand)
         self._on_ready()
 
-    def _hire_soon(self) -> None:
+    def one_more(self) -> None:
+        """Fork one more, soon."""
         task = asyncio.get_running_loop().create_task(self._hire(), name="warehouse.hire")
         self._hiring.add(task)
         task.add_done_callback(self._hiring.discard)

@@ -26,9 +26,9 @@ it from the relaxed problem (D. Pisinger: A minimal algorithm for the multiple-c
   classes charge at least to bring its cost back to the slot. Usually a few dozen classes prove the answer.
 
 The answer is exact: the most profit, and of the choices with that profit one of least cost. (The paper's walk back
-keeps the first it meets, which may cost more than needed, and then is not Pareto-efficient.) Two things make it less
-than exact, and then `lost_profit` and `lost_cost` bound what that may have cost: more states than there is room or
-`effort` for, and a coarser `unit` (costs are rounded up to it and the slot down, so the answer still fits).
+keeps the first it meets, which may cost more than needed, and then is not Pareto-efficient.) If there are more states
+than there is room or `effort` for, it is less than exact, and `lost_profit` and `lost_cost` bound what that may have
+cost.
 
 Cost for N items: O(N log N), and for each class that is looked at O(S m log m) with S states and m items that are left
 of it; memory for N items and S states, and one node (8 bytes) for each state that was kept, to walk back.
@@ -114,25 +114,18 @@ def update_positions(costs: Integers, profits: Integers, first: Integers, depend
     return UpdatePositions(begins, place, costs[owner] * place, profits[owner] * rank)
 
 
-def packed(positions: UpdatePositions, slot: int, unit: int = 1, effort: int = EFFORT) -> PackedUpdates:
+def packed(positions: UpdatePositions, slot: int, effort: int = EFFORT) -> PackedUpdates:
     """The most profitable positions whose costs together are within the slot, and of these the cheapest."""
-    if slot < 0 or unit < 1:
-        raise ValueError(f"the slot must be 0 or more and the unit 1 or more, got {slot} and {unit}")
-    cost, profit, room = positions.cost, positions.profit, slot // unit
-    if unit > 1:
-        cost = -(-cost // unit)
+    if slot < 0:
+        raise ValueError(f"the slot must be 0 or more, got {slot}")
+    cost, profit = positions.cost, positions.profit
     step, gain = (max(1, int(np.gcd.reduce(each))) if len(each) else 1 for each in (cost, profit))
     cost, profit = cost // step if step > 1 else cost, profit // gain if gain > 1 else profit
-    task = _Packing(positions.first, cost, profit, room // step, effort)
+    task = _Packing(positions.first, cost, profit, slot // step, effort)
     chosen = task.solve()
     found, paid = int(positions.profit[chosen].sum()), int(positions.cost[chosen].sum())
-    lost_profit, lost_cost = task.lost[0] * gain, task.lost[1] * step
-    if unit > 1:
-        exactly = _Relaxed.of(positions.first, positions.cost, positions.profit, slot)
-        lost_profit, lost_cost = exactly.short_of(found, paid)
-    return PackedUpdates(
-        positions.place[chosen], found, paid, lost_profit, lost_cost, task.work, task.states, task.size_bytes
-    )
+    lost = task.lost[0] * gain, task.lost[1] * step
+    return PackedUpdates(positions.place[chosen], found, paid, *lost, task.work, task.states, task.size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
