@@ -358,17 +358,16 @@ class Changing:
         No more here than the change itself was work; or the little that may always go. What is left goes by `settle`,
         while others have their turns. So a window or a stream that is fed without end does not grow without end.
         """
-        return tuple(self._following(table, rows, now))
-
-    def _following(self, table: str, rows: int, now: float) -> Iterator[Outcome]:
+        found: list[Outcome] = []
         most = max(SETTLED_AT_ONCE, rows * (1 + len(self._engine.streams[fold(table)].windows)))
         while most > 0:
             settled = self._engine.settle_some(table, self._joins.needs)
             if settled is None:
-                return
+                return tuple(found)
             most -= settled.moved
-            yield from self._let_go(table, settled, now)
+            found += self._let_go(table, settled, now)
         self._unsettled[fold(table)] = None
+        return tuple(found)
 
     @property
     def unsettled(self) -> bool:

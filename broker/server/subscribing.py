@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.access import Access, Asked
     from hullcast.broker.server.attendance import Attendance, Attending
-    from hullcast.broker.server.conditionals import Conditional, Conditionals
+    from hullcast.broker.server.conditionals import Conditionals
     from hullcast.broker.server.settings import ServerSettings
     from hullcast.network.security.rights import Action
     from hullcast.network.wire.arrays import Floats
@@ -276,8 +276,10 @@ class Subscribing:
         elif isinstance(prepared, HullcastError):
             raise prepared
         else:
-            conditional = self._conditional(group)
-            attended, needs, costs = conditional.attended, prepared, conditional.condition
+            made = self._conditionals.find(group)
+            if made is None or not made.ready:
+                raise ConnectionLost("the conditional subscription has ended meanwhile")
+            attended, needs, costs = made.attended, prepared, made.condition
         channel = attended.channel
         refusal: HullcastError | None = None
         new, most = self._attendance.find(channel.name) is None, self._settings.max_channels
@@ -312,13 +314,6 @@ class Subscribing:
         ):
             one.since = since
         return one
-
-    def _conditional(self, group: Group) -> Conditional:
-        """The conditional that was made for a group, with a result."""
-        found = self._conditionals.find(group)
-        if found is None or not found.ready:
-            raise ConnectionLost("the conditional subscription has ended meanwhile")
-        return found
 
     def _want(self, one: _Asked) -> Work:
         """Let a channel know the ranges, before first answers are taken: messages since then describe them."""

@@ -188,7 +188,7 @@ class Warehouse:
         self._tally_from = self._through = -1
         self._told_at = 0.0
         self._release_due: asyncio.TimerHandle | None = None
-        self._released: list[tuple[int, asyncio.Future[None]]] = []  # who waits for a sequence number to be on disk
+        self._more_on_disk = asyncio.Event()  # set, and exchanged for another one, when there is
         self._numbers = 0
         self._owed: dict[int, asyncio.Future[Any]] = {}
         self._large: dict[int, LargeAnswer] = {}
@@ -229,8 +229,6 @@ class Warehouse:
         """End the process, and wait for that."""
         if self._release_due is not None:
             self._release_due.cancel()
-        for _, waiting in self._released:
-            waiting.cancel()
         await self.child.stop()
 
     def watch(self, now: float) -> None:
@@ -283,12 +281,8 @@ class Warehouse:
 
     def on_release(self) -> None:
         """What was appended to the log is on disk; the process learns of it soon."""
-        if self._released and self._directory is not None:
-            synced, stalled = self._directory.log.synced_seq, self._directory.log.stalled
-            for seq, waiting in self._released:
-                if (seq <= synced or stalled) and not waiting.done():
-                    waiting.set_result(None)
-            self._released = [one for one in self._released if not one[1].done()]
+        self._more_on_disk.set()
+        self._more_on_disk = asyncio.Event()
         if self._directory is None or self._directory.log.synced_seq == self._through:
             return
         if self.child.running and self._release_due is None:
@@ -315,12 +309,8 @@ class Warehouse:
     async def wait_released(self, seq: int) -> None:
         """Return when the process can read everything up to a sequence number; or, while the disk has no room for that,
         everything that was acknowledged."""
-        while (
-            self._directory is not None and self._directory.log.synced_seq < seq and self._directory.log.stalled is None
-        ):
-            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._released.append((seq, waiting))
-            await waiting
+        while (files := self._directory) is not None and files.log.synced_seq < seq and files.log.stalled is None:
+            await self._more_on_disk.wait()
 
     # -- what it is asked ------------------------------------------------------------------------------------
 

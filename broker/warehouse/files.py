@@ -171,14 +171,7 @@ class LoadedFile:
     def attach(self, path: Path, name: str) -> None:
         """Open a checkpoint, or a table's file, beside this one before a load begins; FileNotFoundError if it is not
         there."""
-        immutable = "" if path.parent.name == FOLDER else "&immutable=1"
-        uri = f"{path.absolute().as_uri()}?mode=ro{immutable}"
-        try:
-            self._database.execute("ATTACH ? AS ?", (uri, name))
-        except sqlite3.OperationalError as error:
-            if path.exists():
-                raise
-            raise FileNotFoundError(f"{path} is not there") from error
+        _attach(self._database, path, name, "" if path.parent.name == FOLDER else "&immutable=1")
 
     def detach(self, name: str) -> None:
         """Close the checkpoint, after a load."""
@@ -523,12 +516,7 @@ def open_for_reading(directory: Path, lives: Sequence[KeptLife], sql: str = "SEL
         if len(lives) > most:
             raise SqlError(sql, f"it reads {len(lives)} tables", f"at most {most} are possible in one query")
         for number, path in enumerate(others, 1):
-            try:
-                database.execute("ATTACH ? AS ?", (f"{path.absolute().as_uri()}?mode=ro", f"t{number}"))
-            except sqlite3.OperationalError as error:
-                if path.exists():
-                    raise
-                raise FileNotFoundError(f"{path} is not there") from error
+            _attach(database, path, f"t{number}")
     except BaseException:
         database.close()
         raise
@@ -584,12 +572,24 @@ _TRANSIENT = {
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?mode={mode}"
-    try:
+    with _noticing_absence(path):
         return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_BUSY_S, check_same_thread=False)
+
+
+def _attach(database: sqlite3.Connection, path: Path, name: str, more: str = "") -> None:
+    with _noticing_absence(path):
+        database.execute("ATTACH ? AS ?", (f"{path.absolute().as_uri()}?mode=ro{more}", name))
+
+
+@contextmanager
+def _noticing_absence(path: Path) -> Iterator[None]:
+    """FileNotFoundError if SQLite cannot open a file that is not there: it says no more than that it cannot."""
+    try:
+        yield
     except sqlite3.OperationalError as error:
-        if not path.exists():
-            raise FileNotFoundError(f"{path} is not there") from error
-        raise
+        if path.exists():
+            raise
+        raise FileNotFoundError(f"{path} is not there") from error
 
 
 def _prepare(database: sqlite3.Connection) -> None:

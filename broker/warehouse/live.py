@@ -52,12 +52,7 @@ class LiveWarehouse:
         self._turns = Turns(self.board, POLICIES[begin.policy]())
         self._view_turns = ViewTurns(self.board)
         self.loads = LiveLoads(
-            directory,
-            self.board,
-            self._turns,
-            self._view_turns,
-            lambda table, failure: self._questions.load_failed(table, failure),  # noqa: PLW0108  (there are none yet)
-            self._fill_soon,
+            directory, self.board, self._turns, self._view_turns, self._on_load_failure, self._fill_soon
         )
         self._questions = LiveQuestions(begin, self.board, self._turns, self.loads, say, self._stop)
         self._builds = ViewBuilds(directory, self.board, self.loads.lives, say)
@@ -133,6 +128,9 @@ class LiveWarehouse:
         for hand in self._workers.busy() if making is not None else ():
             if hand.doing is making:
                 self._stop(hand)
+
+    def _on_load_failure(self, table: str, failure: Failure) -> None:
+        self._questions.load_failed(table, failure)
 
     # -- what is done next -----------------------------------------------------------------------------------
 
