@@ -185,6 +185,9 @@ class Odrtb(WarehousePolicy):
     name: ClassVar[str] = "odrtb"
     about: ClassVar[str] = "the earliest deadline first; loads what a query reads when that is 10 s old"
 
+    def __init__(self, tolerance_s: float = TOLERANCE_S) -> None:
+        self._tolerance_s = tolerance_s
+
     def next(self, board: Board, now: float) -> Task | None:
         for question in by_deadline(board.waiting, now):
             if (task := self._toward(question, board)) is not None:
@@ -193,7 +196,7 @@ class Odrtb(WarehousePolicy):
 
     def _toward(self, question: Question, board: Board) -> Task | None:
         if 0.0 < question.freshness < 1.0 and question.target is None:
-            late = before_it(question, board, since=question.arrived - TOLERANCE_S)
+            late = before_it(question, board, since=question.arrived - self._tolerance_s)
             load = fresher(question, late, board)
             if load is not None or any(board.feeds[table].loading for table in late):
                 return load
