@@ -21,8 +21,8 @@ from hullcast.broker.server.jobs import ANY, Awaited, Room
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.sql.text import check_text
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.warehouse.answering import no_room
 from hullcast.broker.warehouse.messages import Ask
+from hullcast.broker.warehouse.process.answering import no_room
 from hullcast.network.wire.errors import (
     AnswerGone,
     DeadlineMissed,

@@ -1,7 +1,7 @@
 """The warehouse process as the server sees it: started, informed, asked, and restarted when it dies.
 
-The process itself is `broker/warehouse/process.py`. It reads rows from the files of the data directory, so all that
-goes to it is small: which tables there are, how far they were changed, and queries. All is written in the order in
+The process itself is `broker/warehouse/process/live.py`. It reads rows from the files of the data directory, so all
+that goes to it is small: which tables there are, how far they were changed, and queries. All is written in the order in
 which it happens: a query comes behind everything that was acknowledged before it.
 """
 
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hullcast.broker.log.history import Life
 from hullcast.broker.processes.child import ChildKind, ChildProcess
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.warehouse.answering import with_worth
+from hullcast.broker.warehouse.deciding.policies import POLICIES
+from hullcast.broker.warehouse.files.view_file import ViewLife
 from hullcast.broker.warehouse.messages import (
     AnswerEnded,
     AnswerRows,
@@ -34,8 +35,7 @@ from hullcast.broker.warehouse.messages import (
     ViewMade,
     Withdraw,
 )
-from hullcast.broker.warehouse.policies import POLICIES
-from hullcast.broker.warehouse.view_file import ViewLife
+from hullcast.broker.warehouse.process.answering import with_worth
 from hullcast.network.wire.errors import BadSetting, ConnectionLost, HullcastError, from_wire
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ TABLES_AT_ONCE = 10
 WAREHOUSE = ChildKind(
     "warehouse",
     "the warehouse process",
-    "hullcast.broker.warehouse.process",
+    "hullcast.broker.warehouse.process.live",
     silence_s=30.0,
     first_word_s=30.0,
     retry_s=5.0,

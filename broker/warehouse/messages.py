@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.log.history import Life
 from hullcast.broker.queries.reading import Plan
-from hullcast.broker.warehouse.view_file import ViewLife
+from hullcast.broker.warehouse.files.view_file import ViewLife
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

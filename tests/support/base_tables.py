@@ -15,8 +15,8 @@ from hullcast.broker.queries.view import ViewDefinition, bind_view, select_text
 from hullcast.broker.sql.create import CreateTable, parse_statement
 from hullcast.broker.sql.view import CreateView
 from hullcast.broker.tables.schema import Table, fold
-from hullcast.broker.warehouse.files import create_sql
-from hullcast.broker.warehouse.view_file import ViewLife
+from hullcast.broker.warehouse.files.table_file import create_sql
+from hullcast.broker.warehouse.files.view_file import ViewLife
 from hullcast.network.wire import bodies
 from hullcast.network.wire.values import keys_to_column, rows_to_columns
 from tests.support.ledger import Ledger

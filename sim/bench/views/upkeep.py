@@ -23,10 +23,10 @@ from typing import Any
 
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.upkeep import OVERHEAD_S, SHARE, Spent, Upkeep
-from hullcast.broker.warehouse.files import file_of, open_for_reading
-from hullcast.broker.warehouse.view_file import COMMIT_S, COSTS, ViewLife
-from hullcast.broker.warehouse.view_loader import ViewLoader
-from hullcast.broker.warehouse.worker import MEASURED
+from hullcast.broker.warehouse.files.table_file import file_of, open_for_reading
+from hullcast.broker.warehouse.files.view_file import COMMIT_S, COSTS, ViewLife
+from hullcast.broker.warehouse.files.view_loader import ViewLoader
+from hullcast.broker.warehouse.process.worker import MEASURED
 from hullcast.sim.bench.frame.timing import MeasurementFailed, turns
 from hullcast.sim.bench.views.log import OfferLog
 from hullcast.sim.bench.views.workload import CREATE_TABLES, OFFERS_EACH, SELECT, SUPPLIERS, OfferChanges
