@@ -42,6 +42,11 @@ def view_of(sql: str, tables: Iterable[Table]) -> ViewDefinition:
     return definition
 
 
+def view_life(sql: str, *bases: Life) -> ViewLife:
+    """The life of a view over these tables."""
+    return ViewLife(view_of(sql, [base.table for base in bases]), 0, bases)
+
+
 class BaseTables(Ledger):
     """A data directory with these tables."""
 

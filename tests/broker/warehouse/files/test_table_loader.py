@@ -39,23 +39,13 @@ from hullcast.broker.warehouse.files.table_loader import Loader
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import HistoryGone, LoadFailed
 from hullcast.network.wire.values import keys_to_column, rows_to_columns
-from tests.support.ledger import COLUMNS, NOON, Ledger, Row
+from tests.support.ledger import COLUMNS, KEYS, NOON, ROWS, Ledger, Row
 from tests.support.processes import limited_files
 
-keys = st.sampled_from(["a", "b", "c", "é", "", "a longer key"])
-row = st.fixed_dictionaries(
-    {"K": keys},
-    optional={
-        "I": st.sampled_from([None, 0, -1, 2**53]),
-        "R": st.sampled_from([None, 0.5, -1e300]),
-        "W": st.sampled_from([None, NOON]),
-        "S": st.sampled_from([None, "", "x", "ü" * 40]),
-    },
-)
 steps = st.one_of(
-    st.tuples(st.just("publish"), st.lists(row, min_size=1, max_size=5)),
-    st.tuples(st.just("publish"), st.lists(row, min_size=1, max_size=1)),
-    st.tuples(st.just("delete"), st.lists(st.one_of(keys, st.just("n\0")), min_size=1, max_size=3, unique=True)),
+    st.tuples(st.just("publish"), st.lists(ROWS, min_size=1, max_size=5)),
+    st.tuples(st.just("publish"), st.lists(ROWS, min_size=1, max_size=1)),
+    st.tuples(st.just("delete"), st.lists(st.one_of(KEYS, st.just("n\0")), min_size=1, max_size=3, unique=True)),
     st.tuples(st.sampled_from(["elsewhere", "deliver", "checkpoint", "reopen", "create_again"])),
     st.tuples(st.just("load"), st.floats(0, 1), st.booleans()),
     st.tuples(st.just("load"), st.just(1.0), st.booleans()),

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from hullcast.broker.queries.reading import read_query
-from hullcast.broker.queries.view import bind_view
-from hullcast.broker.sql.create import parse_statement
-from hullcast.broker.sql.view import CreateView
 from hullcast.broker.views.upkeep import Propagation, Spent
 from hullcast.broker.warehouse.deciding.board import Answer, Load
 from hullcast.broker.warehouse.files.table_loader import Loaded
-from hullcast.broker.warehouse.files.view_file import ViewLife
 from hullcast.broker.warehouse.messages import (
     AnswerRows,
     Ask,
@@ -42,6 +39,7 @@ from hullcast.broker.warehouse.process.workers import Hand
 from hullcast.network.wire.bodies import QueryAnswer, decode, encode
 from hullcast.network.wire.errors import UnknownTable, from_wire, to_wire
 from tests.broker.warehouse.files.test_table_file import life_of
+from tests.support.base_tables import view_life
 
 #: The largest number that a process could have; none has it.
 NO_PROCESS = (1 << 31) - 1
@@ -65,14 +63,17 @@ def ask(warehouse: LiveWarehouse, number: int, table: str) -> None:
     warehouse.on_message(Ask(number, "you", sql, (), (table,), time.monotonic(), b""))
 
 
+def warehouse_of(path: Path, workers: list[SpokenWorker], say: Callable[[object], None]) -> LiveWarehouse:
+    begin = Begin(str(path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30))
+    warehouse = LiveWarehouse(begin, say)
+    warehouse._workers._hands += workers
+    return warehouse
+
+
 async def test_an_answer_is_worth_what_its_reader_saw_though_a_load_has_ended_since(tmp_path: Path) -> None:
     said: list[object] = []
-    warehouse = LiveWarehouse(
-        Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30)),
-        said.append,
-    )
     loader, reader = SpokenWorker(), SpokenWorker()
-    warehouse._workers._hands += [loader, reader]
+    warehouse = warehouse_of(tmp_path, [loader, reader], said.append)
     warehouse.on_message(Known("t", life_of("T", "K INTEGER PRIMARY KEY")))
     warehouse.on_message(Released(3, time.monotonic(), {"t": (1, 3, 3)}))
     warehouse.loads.feeds["t"].put()
@@ -104,16 +105,10 @@ async def test_a_view_that_is_being_made_holds_up_no_load_and_is_given_up_in_the
 ) -> None:
     monkeypatch.setattr("hullcast.broker.warehouse.process.loads.BUILD_S", 0.01)
     said: list[object] = []
-    warehouse = LiveWarehouse(
-        Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30)),
-        said.append,
-    )
     builder, loader = SpokenWorker(), SpokenWorker()
-    warehouse._workers._hands += [builder, loader]
+    warehouse = warehouse_of(tmp_path, [builder, loader], said.append)
     table = life_of("T", "K INTEGER PRIMARY KEY")
-    statement = parse_statement("CREATE VIEW V AS SELECT K FROM T WITH (response_time = '1s')")
-    assert isinstance(statement, CreateView)
-    view = ViewLife(bind_view(statement, {"t": table.table}), 0, (table,))
+    view = view_life("CREATE VIEW V AS SELECT K FROM T WITH (response_time = '1s')", table)
     monkeypatch.setattr(warehouse._workers, "one_more", lambda: None)
     monkeypatch.setattr(warehouse._workers, "replace", lambda hand: None)
     warehouse.on_message(Known("t", table))
@@ -137,12 +132,7 @@ async def test_a_propagation_that_takes_long_makes_way_for_other_views(
     """It goes on; and the others are served one after the other, by another worker. Of three that take long, the last
     keeps the place of views."""
     monkeypatch.setattr("hullcast.broker.warehouse.process.live.LONG_S", 0.01)
-    warehouse = LiveWarehouse(
-        Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30)),
-        lambda message: None,
-    )
-    hands = [SpokenWorker() for _ in range(3)]
-    warehouse._workers._hands += hands
+    warehouse = warehouse_of(tmp_path, [SpokenWorker() for _ in range(3)], lambda message: None)
     hired: list[SpokenWorker] = []
 
     def one_more() -> None:
@@ -154,9 +144,8 @@ async def test_a_propagation_that_takes_long_makes_way_for_other_views(
     table = life_of("T", "K INTEGER PRIMARY KEY")
     warehouse.on_message(Known("t", table))
     for name in names:
-        statement = parse_statement(f"CREATE VIEW {name} AS SELECT K FROM T WITH (response_time = '1s')")
-        assert isinstance(statement, CreateView)
-        warehouse.on_message(Known(name, ViewLife(bind_view(statement, {"t": table.table}), 0, (table,))))
+        view = view_life(f"CREATE VIEW {name} AS SELECT K FROM T WITH (response_time = '1s')", table)
+        warehouse.on_message(Known(name, view))
     warehouse.on_message(Released(3, time.monotonic(), {"t": (1, 3, 3)}))
     for number, name in enumerate(names):
         ask(warehouse, number, name)
@@ -186,10 +175,8 @@ class Spoken:
 
     def __init__(self, path: Path) -> None:
         self.said: list[object] = []
-        begin = Begin(str(path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo", DiskLimits(1 << 30))
-        self.warehouse = LiveWarehouse(begin, self.said.append)
         self.hands = [SpokenWorker(), SpokenWorker()]
-        self.warehouse._workers._hands += self.hands
+        self.warehouse = warehouse_of(path, self.hands, self.said.append)
         self.replaced: list[Hand] = []
         setattr(self.warehouse._workers, "replace", self.replaced.append)  # noqa: B010  mypy forbids the plain form
         self.table = life_of("T", "K INTEGER PRIMARY KEY")

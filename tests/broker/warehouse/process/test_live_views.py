@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hullcast.broker.queries.view import bind_view
-from hullcast.broker.sql.create import parse_statement
-from hullcast.broker.sql.view import CreateView
-from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.upkeep import Propagation, Spent, Upkeep
 from hullcast.broker.warehouse.deciding.board import Board, Load, Question
 from hullcast.broker.warehouse.deciding.policies.simple import Fifo
 from hullcast.broker.warehouse.deciding.turns import Turns
-from hullcast.broker.warehouse.files.view_file import ViewLife
 from hullcast.broker.warehouse.process.feeds import MOST_WAIT_S, FeedWorld, LiveView, ViewTurns
 from tests.broker.warehouse.files.test_table_file import life_of
+from tests.support.base_tables import view_life
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,10 +39,8 @@ class Views:
         for number, its in enumerate(tables):
             lives = tuple(life_of(table.upper(), "K INTEGER PRIMARY KEY") for table in its)
             joined = " JOIN ".join(f"{table} USING (K)" if at else table for at, table in enumerate(its))
-            statement = parse_statement(f"CREATE VIEW V{number} AS SELECT K FROM {joined} WITH (response_time = '1s')")
-            assert isinstance(statement, CreateView)
-            known = {fold(life.table.name): life.table for life in lives}
-            view = LiveView(world, f"v{number}", ViewLife(bind_view(statement, known), 0, lives))
+            life = view_life(f"CREATE VIEW V{number} AS SELECT K FROM {joined} WITH (response_time = '1s')", *lives)
+            view = LiveView(world, f"v{number}", life)
             view.put()
             measured = {table: [Spent(1, 1e-3), Spent(100, 1e-1)] for table in its}
             self.upkeeps.append(CountingUpkeep(its, response_time_s, measured))

@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from hullcast.broker.queries.view import bind_view
-from hullcast.broker.sql.create import parse_statement
-from hullcast.broker.sql.view import CreateView
 from hullcast.broker.warehouse.deciding.board import Board
 from hullcast.broker.warehouse.files.table_file import FOLDER, file_of
 from hullcast.broker.warehouse.files.view_file import ViewLife
@@ -16,6 +13,7 @@ from hullcast.broker.warehouse.messages import MakeView
 from hullcast.broker.warehouse.process.loads import ViewBuilds
 from hullcast.broker.warehouse.process.workers import Hand
 from tests.broker.warehouse.files.test_table_file import life_of
+from tests.support.base_tables import view_life
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,9 +24,7 @@ T = life_of("T", "K INTEGER PRIMARY KEY, X REAL")
 
 
 def view(name: str, column: str = "K") -> ViewLife:
-    statement = parse_statement(f"CREATE VIEW {name} AS SELECT {column} FROM T WITH (response_time = '1s')")
-    assert isinstance(statement, CreateView)
-    return ViewLife(bind_view(statement, {"t": T.table}), 0, (T,))
+    return view_life(f"CREATE VIEW {name} AS SELECT {column} FROM T WITH (response_time = '1s')", T)
 
 
 class Building:
