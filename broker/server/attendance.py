@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.reformulate.channel import Channel
+    from hullcast.broker.server.retention import Retention
     from hullcast.network.wire.arrays import Booleans, Floats
     from hullcast.network.wire.bodies import ChannelSpec
 
@@ -50,7 +51,8 @@ class Attending:
 
 
 class Attendance:
-    """Numbers for channels, never given twice, so that a late message cannot be taken for another channel's.
+    """Numbers for channels, never given twice, so that a late message cannot be taken for another channel's; what was
+    sent in a channel is kept (`retention`) as long as it has its number.
 
     A channel without subscribers lives on for `linger_s`: a subscriber whose gateway died comes
     back within seconds, and finds the messages it missed. For the same reason the ranges of a channel that counts them
@@ -60,9 +62,11 @@ class Attendance:
     (subscribing.py), the outcome whose reply has not left (leaving.py), the routing table, or it lingers here.
     """
 
-    def __init__(self, engine: ServedEngine, linger_s: float, asked: Asked, per_owner: int = 1_000_000) -> None:
+    def __init__(
+        self, engine: ServedEngine, retention: Retention, linger_s: float, asked: Asked, per_owner: int = 1_000_000
+    ) -> None:
         self.shares = ChannelShares(per_owner, linger_s, self._costs)
-        self._engine = engine
+        self._engine, self.retention = engine, retention
         self._linger_s = linger_s
         self._asked = asked
         self._by_name: dict[str, Attending] = {}
@@ -85,18 +89,19 @@ class Attendance:
         attending = self._by_number.get(number)
         return None if attending is None else attending.costs
 
-    def attend(self, channel: Channel, costs: str | None) -> tuple[Attending, bool]:
-        """The number of a channel, and whether it is new. Updates go through the channel `costs` for it."""
+    def attend(self, channel: Channel, costs: str | None) -> Attending:
+        """A channel with its number, which is new if it had none. Updates go through the channel `costs` for it."""
         known = self._by_name.get(channel.name)
         if known is not None:
             known.deserted_at = None
-            return known, False
+            return known
         attending = Attending(self._next, channel, channel.spec, costs)
         self._next += 1
         self._by_name[channel.name] = self._by_number[attending.number] = attending
         if channel.shape.partition:
             channel.asked_elsewhere = partial(self._asked, attending.number)
-        return attending, True
+        self.retention.open(attending.number, self._engine.seq)
+        return attending
 
     def forgo(self, number: int, points: Floats, until: float | None = None) -> None:
         """Ranges of a channel have no owner any more; with `until`, their subscribers may come back before that."""
@@ -132,9 +137,8 @@ class Attendance:
             while attending.lingering and attending.lingering[0][0] <= now:
                 self._end_lingering(attending)
 
-    def close_deserted(self, wanted: set[int], now: float) -> list[Attending]:
-        """Close the channels that had no subscriber during the last `linger_s`; returns them."""
-        closed = []
+    def close_deserted(self, wanted: set[int], now: float) -> None:
+        """Close the channels that had no subscriber during the last `linger_s`."""
         for attending in list(self):
             if attending.number in wanted or attending.pins:
                 attending.deserted_at = None
@@ -142,21 +146,18 @@ class Attendance:
                 attending.deserted_at = now
             elif now - attending.deserted_at >= self._linger_s:
                 self.close(attending)
-                closed.append(attending)
-        return closed
 
-    def close_now(self, table: str, wanted: set[int]) -> list[Attending]:
+    def close_now(self, table: str, wanted: set[int]) -> None:
         """Close the deserted channels that read a table, which is about to be dropped."""
         folded = fold(table)
-        closed = [
-            a for a in self if folded in map(fold, a.channel.shape.tables) and a.number not in wanted and not a.pins
-        ]
-        for attending in closed:
-            self.close(attending)
-        return closed
+        for attending in list(self):
+            reads = map(fold, attending.channel.shape.tables)
+            if folded in reads and attending.number not in wanted and not attending.pins:
+                self.close(attending)
 
     def close(self, attending: Attending) -> None:
         """Close a channel now."""
+        self.retention.close(attending.number)
         while attending.lingering:
             self._end_lingering(attending)
         left = [points for one, points in self._leaving if one is attending]

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from hullcast.broker.server.attendance import Attendance
     from hullcast.broker.server.commits import Commits
     from hullcast.broker.server.conditionals import Conditionals
-    from hullcast.broker.server.retention import Retention
     from hullcast.broker.server.streams import StreamsProcess
     from hullcast.broker.sql.create import Definition
     from hullcast.broker.streams.messages import MadeTuples
@@ -118,7 +117,6 @@ class Changing:
     _engine: ServedEngine
     _publishers: Publishers
     _attendance: Attendance
-    _retention: Retention
     _conditionals: Conditionals
     _wanted: Callable[[], set[int]]
     _most_rows: int
@@ -126,7 +124,7 @@ class Changing:
     _door: Commits  # for changes that nobody asked for
 
     def __post_init__(self) -> None:
-        self._sweeps = self._engine.sweeps
+        self._sweeps, self._retention = self._engine.sweeps, self._attendance.retention
         #: By publisher, its changes that are not done at once, in the order in which they came.
         self._lines: dict[bytes, dict[int, None]] = {}
         #: Streams that may have tuples to let go of. All of them at first: a crash may have come in between.
@@ -360,17 +358,16 @@ class Changing:
         No more here than the change itself was work; or the little that may always go. What is left goes by `settle`,
         while others have their turns. So a window or a stream that is fed without end does not grow without end.
         """
-        return tuple(self._following(table, rows, now))
-
-    def _following(self, table: str, rows: int, now: float) -> Iterator[Outcome]:
+        found: list[Outcome] = []
         most = max(SETTLED_AT_ONCE, rows * (1 + len(self._engine.streams[fold(table)].windows)))
         while most > 0:
             settled = self._engine.settle_some(table, self._joins.needs)
             if settled is None:
-                return
+                return tuple(found)
             most -= settled.moved
-            yield from self._let_go(table, settled, now)
+            found += self._let_go(table, settled, now)
         self._unsettled[fold(table)] = None
+        return tuple(found)
 
     @property
     def unsettled(self) -> bool:
@@ -539,12 +536,10 @@ class Changing:
             self._joins.check_room(made)
         if isinstance(statement, DropTable):  # a channel that lingers without subscribers does not keep a table
             wanted = self._wanted()
-            deserted = self._conditionals.close_now(statement.name, wanted)
+            self._conditionals.close_now(statement.name, wanted)
             joins = [table.name for table in self._engine.streams.reading(statement.name) if is_hidden(table.name)]
             for name in (statement.name, *joins):
-                deserted += self._attendance.close_now(name, wanted)
-            for attending in deserted:
-                self._retention.close(attending.number)
+                self._attendance.close_now(name, wanted)
             if self._conditionals.is_followed(statement.name):
                 name = self._engine.catalogue.store(statement.name).table.name
                 raise TableInUse(name, ("its changes (when=)",))

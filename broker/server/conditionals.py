@@ -234,10 +234,9 @@ class Conditionals:
             elif now >= one.keep_until and not one.making:
                 self.remove(one)
 
-    def close_now(self, table: str, wanted: set[int]) -> list[Attending]:
-        """Let go of those that a table fires, which is about to be dropped, if nobody subscribes to them; returns their
-        channels, now closed."""
-        folded, closed = fold(table), []
+    def close_now(self, table: str, wanted: set[int]) -> None:
+        """Let go of those that a table fires, which is about to be dropped, if nobody subscribes to them."""
+        folded = fold(table)
         for one in self:
             reads = one.follows if one.watched is None else map(fold, one.watched.channel.shape.tables)
             if folded not in reads:
@@ -247,9 +246,7 @@ class Conditionals:
                 self.remove(one)
             elif attending.number not in wanted and not attending.pins:
                 self.attendance.close(attending)
-                closed.append(attending)
                 self.remove(one)
-        return closed
 
     def channels(self) -> list[Channel]:
         """The channels of conditions."""

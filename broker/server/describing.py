@@ -35,7 +35,6 @@ class Describing:
 
     _engine: ServedEngine
     _attendance: Attendance
-    _retention: Retention
     _conditionals: Conditionals
     _loaded: Callable[[], Mapping[str, Any]]  # how current the warehouse's tables and views are
     _derived: Callable[[Table], dict[str, Any]]  # how a stream is computed
@@ -53,7 +52,7 @@ class Describing:
             if views:
                 return kept
             access.check("subscribe", self._engine.catalogue.tables_named(body.sql))
-            facts = explain(self._engine, self._attendance, self._retention, body)
+            facts = explain(self._engine, self._attendance, body)
             tables = self._engine.catalogue.tables_of(body.sql)
             planned = self._engine.catalogue.join_planned(body.sql)
             known = [self._engine.tables[name] for name in self._engine.catalogue.derived_behind(body.sql)]
@@ -144,7 +143,7 @@ _MEANING = {
 }
 
 
-def explain(engine: ServedEngine, attendance: Attendance, retention: Retention, body: Explain) -> dict[str, object]:
+def explain(engine: ServedEngine, attendance: Attendance, body: Explain) -> dict[str, object]:
     """What is known now; nothing is opened for it. Traffic is measured on the messages kept for resuming, where the
     channel is open already."""
     query, predicates, channel = engine.described(body.sql, body.parameters)
@@ -169,7 +168,7 @@ def explain(engine: ServedEngine, attendance: Attendance, retention: Retention, 
     attending = None if channel is None else attendance.find(channel.name)
     if channel is not None and attending is not None:
         facts["channel_open"] = True
-        facts.update(_traffic(channel, attending, retention, channel.points_elsewhere(predicates)))
+        facts.update(_traffic(channel, attending, attendance.retention, channel.points_elsewhere(predicates)))
         facts.update(channel.facts())
     return facts
 

@@ -147,11 +147,11 @@ class Hall:
 
     def publish(self, arrived: Sequence[Asked[Publish]]) -> list[Outcome]:
         """Apply publishes together; an outcome for each, whatever happens."""
-        outcomes = []
         found = HANDLERS[bodies.Publish].do(self._server, arrived)
-        for one, outcome in zip(arrived, found, strict=True):
-            outcomes.append(outcome if isinstance(outcome, Outcome) else self.refusal(outcome, one.access, "Publish"))
-        return outcomes
+        return [
+            outcome if isinstance(outcome, Outcome) else self.refusal(outcome, one.access, "Publish")
+            for one, outcome in zip(arrived, found, strict=True)
+        ]
 
     # --- one request -------------------------------------------------------------------------------------------
 

@@ -21,8 +21,8 @@ from hullcast.broker.server.jobs import ANY, Awaited, Room
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.sql.text import check_text
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.warehouse.answering import no_room
 from hullcast.broker.warehouse.messages import Ask
+from hullcast.broker.warehouse.process.answering import no_room
 from hullcast.network.wire.errors import (
     AnswerGone,
     DeadlineMissed,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hullcast.broker.log.space import DiskSpace
     from hullcast.broker.server.access import Access, Asked
     from hullcast.broker.server.jobs import Jobs
-    from hullcast.broker.server.warehouse import LargeAnswer, Warehouse
+    from hullcast.broker.server.warehouse import LargeAnswer, QueryOutcome, Warehouse
     from hullcast.network.wire.bodies import DropRows, FetchRows, Query
     from hullcast.network.wire.packing import Scalar
 
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 QUERIES = Room("queries", waiting=1000, waiting_per_owner=200)
 #: Portions being read: one of each large answer.
 FETCHES = Room("fetches", waiting=ANY, waiting_per_owner=ANY)
-#: Texts whose tables are remembered.
-REMEMBERED = 1024
 #: Large answers that are kept to be fetched, of all and of one owner, and their bytes.
 KEPT, KEPT_PER_OWNER = 1000, 100
 KEPT_BYTES, KEPT_BYTES_PER_OWNER = 4 << 30, 1 << 30
@@ -88,13 +86,11 @@ class _Kept:
 
 
 class Queries:
-    """Which tables texts read, and large answers that wait to be fetched."""
+    """Asks the warehouse, and keeps large answers that wait to be fetched."""
 
     def __init__(self, engine: ServedEngine, warehouse: Warehouse, jobs: Jobs, space: DiskSpace | None) -> None:
         """`space` is that of the disk on which large answers are, if some of it is reserved."""
         self._engine, self.warehouse, self._jobs, self._space = engine, warehouse, jobs, space
-        self._tables: dict[str, tuple[str, ...]] = {}  # of texts
-        self._tables_as_of = -1
         self._kept: dict[bytes, _Kept] = {}
         self.answered = self.failed = self._not_fetched = 0
         self.late = 0  # past their deadline before the warehouse had them; it counts the others
@@ -175,33 +171,27 @@ class Queries:
         ticket = os.urandom(TICKET_BYTES)
         terms = (query.freshness, query.deadline_s, query.priority, query.read_set == "consistent")
         ask = Ask(0, access.owner, query.sql, tuple(query.parameters), (), arrived, ticket, *terms)
-        tables, body, rest = await self._ask(ask, seq, access, partial(self._bound, ticket))
+        tables, body, rest = await self._ask(ask, seq, access)
+        assert body is not None, "it was run"
         if rest is not None:
             asked = asked._replace(request=asked.request._replace(body=b""))
             self._keep(_Kept(ticket, asked, tables, rest, time.monotonic() + KEPT_S, self._give_up))
         return body
 
-    async def _ask(
-        self, ask: Ask, seq: int, access: Access | None, on_growth: Callable[[], None] = lambda: None
-    ) -> tuple[tuple[str, ...], bytes, LargeAnswer | None]:
+    async def _ask(self, ask: Ask, seq: int, access: Access | None) -> QueryOutcome:
         """The tables and the answer, or its first portion and the rest, with everything up to a sequence number;
         TimeoutError if its deadline passed before it was asked.
 
         Rights are asked for before a query may read tables, and before the answer leaves; without `access`, the server
-        itself asks, which may read all.
+        itself asks, which may read all. Only the warehouse can read a text: where it reads other tables than its words
+        say, it is asked again with these.
         """
         deadline = None if ask.deadline_s is None else ask.arrived + ask.deadline_s
+        tables: tuple[str, ...] = ()
         while True:
             async with asyncio.timeout_at(_loop_time(deadline)):
                 await self._ready(seq)
-            as_of, tables = self._engine.catalogue.definitions, self._tables_of(ask.sql)
-            if tables is not None:
-                self._check(access, tables)
-                found = await self.warehouse.ask(ask._replace(tables=tables), on_growth)
-            else:
-                may = self._may_read(ask.sql, access)
-                found = await self.warehouse.ask(ask._replace(tables=may, read=False), on_growth)
-                self._remember(ask.sql, found.tables, as_of)
+            found = await self.warehouse.ask(ask._replace(tables=tables or self._may_read(ask.sql, access)))
             try:
                 self._check(access, found.tables)
             except HullcastError:
@@ -209,7 +199,8 @@ class Queries:
                     self.let_go(found.rest)
                 raise
             if found.body is not None:
-                return found.tables, found.body, found.rest
+                return found
+            tables = found.tables
 
     def _check(self, access: Access | None, tables: tuple[str, ...]) -> None:
         if access is not None:
@@ -228,6 +219,7 @@ class Queries:
         caller fetches the rest, if there is one, and lets go of it."""
         ask = Ask(0, owner, sql, tuple(parameters), (), time.monotonic(), os.urandom(TICKET_BYTES))
         _, body, rest = await self._ask(ask, self._engine.seq, None)
+        assert body is not None, "it was run"
         return body, rest
 
     async def tables_read(self, owner: str, sql: str) -> tuple[str, ...]:
@@ -235,31 +227,19 @@ class Queries:
         catalogue = self._engine.catalogue
         while True:
             await self._ready(0)
-            as_of, tables = catalogue.definitions, self._tables_of(sql)
-            if tables is None:
-                ask = Ask(0, owner, sql, (), (), time.monotonic(), b"", read=False, only_tables=True)
-                tables = (await self.warehouse.ask(ask)).tables
-                self._remember(sql, tables, as_of)
+            as_of = catalogue.definitions
+            ask = Ask(0, owner, sql, (), (), time.monotonic(), b"", only_tables=True)
+            tables = (await self.warehouse.ask(ask)).tables
             if as_of == catalogue.definitions:
                 return catalogue.spelt(tables)
-
-    def _tables_of(self, sql: str) -> tuple[str, ...] | None:
-        """The tables a text reads (folded names), if that is known; a worker reads it: parsing may take its time."""
-        if self._tables_as_of != self._engine.catalogue.definitions:
-            self._tables, self._tables_as_of = {}, self._engine.catalogue.definitions  # it may mean another table now
-        return self._tables.get(sql)
-
-    def _remember(self, sql: str, tables: tuple[str, ...], as_of: int) -> None:
-        if self._tables_as_of == as_of == self._engine.catalogue.definitions:
-            if len(self._tables) >= REMEMBERED:
-                self._tables.clear()
-            self._tables[sql] = tables
 
     def _may_read(self, sql: str, access: Access | None) -> tuple[str, ...]:
         """The tables and views that a text names, and that may be read: if it reads no others, it can be answered by
         the worker that reads it."""
-        words, found, catalogue = set(_WORD.findall(fold(sql))), [], self._engine.catalogue
-        for name in sorted(words.intersection(catalogue.stores) | words.intersection(catalogue.views)):
+        found, catalogue = [], self._engine.catalogue
+        for name in sorted(set(_WORD.findall(fold(sql)))):
+            if name not in catalogue.stores and name not in catalogue.views:
+                continue
             with suppress(NotPermitted):
                 self._check(access, (name,))
                 found.append(name)
@@ -267,7 +247,7 @@ class Queries:
 
     def let_go(self, rest: LargeAnswer) -> None:
         """Nobody reads the rest of an answer any more."""
-        self.warehouse.withdraw(rest)
+        self.warehouse.withdraw(rest.number)
         rest.close()
 
     # --- the rest of large answers ----------------------------------------------------------------------------
@@ -280,7 +260,8 @@ class Queries:
                     raise Overloaded("large answers being fetched", most)
         self._kept[kept.ticket] = kept
         self._jobs.open.add(kept.asked.request, kept)
-        self._bound(kept.ticket)
+        kept.rest.on_growth = partial(self._bound, kept)
+        self._bound(kept)
 
     def _kept_of(self, owner: str | None) -> list[_Kept]:
         """What is kept of an owner's, or in all."""
@@ -293,21 +274,18 @@ class Queries:
             self._drop(ticket)
         return ticket is not None
 
-    def _bound(self, ticket: bytes) -> None:
+    def _bound(self, kept: _Kept) -> None:
         """An answer has grown: fail it if that is too much. One owner leaves half of the room on the disk to others."""
-        kept = self._kept.get(ticket)
-        if kept is None:  # it is looked at when it is kept
-            return
         if self._space is not None:
             mine = sum(one.rest.size_bytes for one in self._kept_of(kept.owner))
             if mine > (self.kept_bytes + self._space.room_bytes) // 2:
-                self.warehouse.withdraw(kept.rest)
+                self.warehouse.withdraw(kept.rest.number)
                 kept.rest.fail(no_room(kept.asked.body.sql, self._space))
                 return
         for owner, most in ((kept.owner, KEPT_BYTES_PER_OWNER), (None, KEPT_BYTES)):
             while sum(one.rest.size_bytes for one in self._kept_of(owner)) > most:
                 if not self._drop_done(owner):
-                    self.warehouse.withdraw(kept.rest)
+                    self.warehouse.withdraw(kept.rest.number)
                     kept.rest.fail(Overloaded("bytes of large answers being fetched", most))
                     return
 

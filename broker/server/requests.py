@@ -17,7 +17,7 @@ from hullcast.broker.server.jobs import Awaited, Room
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.sql.create import AdvanceStream, CreateDerived, parse_statement
 from hullcast.broker.sql.view import CreateView
-from hullcast.broker.warehouse.policies import POLICIES
+from hullcast.broker.warehouse.deciding.policies import POLICIES
 from hullcast.network.wire.bodies import (
     REQUESTS,
     AskHistory,

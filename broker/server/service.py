@@ -32,11 +32,10 @@ from hullcast.broker.server.pipeline import Pipeline
 from hullcast.broker.server.queries import Queries
 from hullcast.broker.server.releases import Releases
 from hullcast.broker.server.retention import Retention
-from hullcast.broker.server.serving import serve
 from hullcast.broker.server.status import server_status
 from hullcast.broker.server.storage import Storage
 from hullcast.broker.server.streams import StreamsProcess
-from hullcast.broker.server.subscribing import Limits, Subscribing
+from hullcast.broker.server.subscribing import Subscribing
 from hullcast.broker.server.views import ViewMaking
 from hullcast.broker.server.warehouse import Warehouse
 from hullcast.broker.server.working import Working
@@ -45,6 +44,7 @@ from hullcast.network.monitor.pauses import Pauses
 from hullcast.network.node.children import Children
 from hullcast.network.node.stopping import Stopping
 from hullcast.network.routing.router import Router
+from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,12 +57,14 @@ if TYPE_CHECKING:
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.frames import Request
 
+log = logger(__name__)
+
+#: Seconds between two rounds: progress to the children, channels to close, checkpoints.
+ROUND_S = 0.1
+
 
 class Server:
-    """The database server of an overlay: root of the tree, and the one place where rows change.
-
-    `run` serves until cancelled; when it returns or raises, no task, socket, thread or file is left.
-    """
+    """The database server of an overlay: root of the tree, and the one place where rows change."""
 
     def __init__(
         self,
@@ -117,6 +119,7 @@ class Server:
         self.retention = Retention(settings.retention_bytes)
         self.attendance = Attendance(
             self.engine,
+            self.retention,
             linger_s,
             lambda channel, partitions: self.leaving.asked(channel, partitions),  # noqa: PLW0108  (there is none yet)
             settings.channels_per_client,
@@ -132,7 +135,7 @@ class Server:
         self.conditionals = Conditionals(engine, self.attendance, settings.max_conditionals, due.set)
         ways = (storage.for_queries, self.commits, lambda: self.changing)
         self.streams = StreamsProcess(engine, self.log, *ways, settings)
-        known = (self.attendance, self.retention, self.conditionals, self.leaving.wanted)
+        known = (self.attendance, self.conditionals, self.leaving.wanted)
         ends = (settings.batch_rows, self.streams, self.commits)
         self.changing: Changing = Changing(engine, storage.publishers, *known, *ends)
         self.housekeeping = Housekeeping(self.changing, self.commits, self.pipeline, self.working)
@@ -142,10 +145,8 @@ class Server:
     def _make_answers(self, settings: ServerSettings) -> None:
         """What answers subscriptions and questions."""
         engine, storage = self.engine, self.storage
-        most = (settings.subscribe_rows, settings.subscribe_groups, settings.max_channels, settings.link.queue_bytes)
-        known = (self.attendance, self.retention, self.conditionals)
-        durable = settings.data is not None
-        self.subscribing = Subscribing(engine, self.epoch, *known, Limits(*most), self._make_for, durable)
+        known = (self.attendance, self.conditionals)
+        self.subscribing = Subscribing(engine, self.epoch, *known, settings, self._make_for)
         self.warehouse = Warehouse(engine, storage.for_queries, settings)
         self.describing = Describing(engine, *known, self.warehouse.status, self.streams.explain)
         self.queries = Queries(engine, self.warehouse, self.jobs, storage.space)
@@ -178,8 +179,79 @@ class Server:
         return self.settings.advertise or self.listener.endpoint
 
     async def run(self, started: asyncio.Event | None = None) -> None:
-        """Serve until cancelled."""
-        await serve(self, started)
+        """Serve until cancelled. When it returns or raises, no task, socket, thread or file is left."""
+        self.pipeline.begin(self.releases.release)
+        tasks: list[asyncio.Task[None]] = []
+        sound = False
+        try:
+            self.listener.start(self.children)
+            self.nodes.tell(self.endpoint, time.monotonic())
+            tasks.append(asyncio.create_task(self._rounds(), name="server.rounds"))
+            for part in (self.leaving, self.evaluating, self.working, self.pauses):
+                tasks.append(asyncio.create_task(part.run(), name=f"server.{type(part).__name__}"))
+            if started is not None:
+                started.set()
+            log.info("serving", extra={"endpoint": self.endpoint, "seq": self.engine.seq})
+            ends = (*tasks, self.pipeline.failed, self.listener.failed)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for end in ends:
+                if end.done():
+                    end.result()
+        except asyncio.CancelledError:
+            sound = True  # a stop that was asked for: nothing is wrong with the engine
+            raise
+        finally:
+            self.hall.stopping = True
+            stopping = self.stopping
+            asked_at = stopping.begin(time.monotonic())
+            stopping.busy = "ending requests"
+            await asyncio.gather(self.history.stop(), self.jobs.stop())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self.queries.close()
+            stopping.busy = "ending its processes, and what is being written to its files"
+            await asyncio.gather(self.warehouse.stop(), self.streams.stop(), self.storage.stop(asked_at))
+            stopping.busy = "syncing the log"
+            self.hall.apply_arrived()
+            await self.pipeline.stop()
+            stopping.busy = "sending last replies and messages"
+            self.releases.close()
+            await self.listener.stop()
+            try:
+                if sound and self.pipeline.sound and not self.engine.broken:  # a large batch may be half-way
+                    stopping.busy = "leaving a checkpoint"
+                    await self.storage.leave_checkpoint()
+            finally:
+                stopping.busy = "closing its files"
+                self.storage.close()
+                stopping.busy = "ending its threads"
+
+    async def _rounds(self) -> None:
+        while True:
+            await asyncio.sleep(ROUND_S)
+            now = time.monotonic()
+            if next(iter(self.pipeline), None) is None and not self.releases.sending:
+                self.children.through = self.engine.seq
+            self.children.tell_progress()
+            self.retention.expire(now - self.settings.retention_s)
+            self.subscribing.expire(now)
+            self.engine.tidy()
+            self.changing.forget_swept()
+            self.attendance.expire(now)
+            self.attendance.close_deserted(self.leaving.wanted(), now)
+            self.conditionals.expire(now)
+            self.hidden.expire(now)
+            self.housekeeping.on_release()
+            self.housekeeping.keep_up((*(one.channel for one in self.attendance), *self.conditionals.channels()))
+            self.nodes.tell(self.endpoint, now)
+            self.queries.expire(now)
+            self.warehouse.watch(now)
+            self.streams.watch(now)
+            self.history.watch(now)
+            self.storage.keep_behind(self.streams.needed_behind())
+            self.storage.keep_up(now)
+            self.commits.tell_of_disk()
 
     # --- called by the children --------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
-from hullcast.broker.warehouse.policies import POLICIES
+from hullcast.broker.warehouse.deciding.policies import POLICIES
 from hullcast.network.settings.common import GIB, KIB, MIB, ProcessSettings, listen_option, name_option
 from hullcast.network.settings.declaring import option
 from hullcast.network.wire.limits import DEFAULT as WIRE

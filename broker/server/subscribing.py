@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.access import Access, Asked
     from hullcast.broker.server.attendance import Attendance, Attending
-    from hullcast.broker.server.conditionals import Conditional, Conditionals
-    from hullcast.broker.server.retention import Retention
+    from hullcast.broker.server.conditionals import Conditionals
+    from hullcast.broker.server.settings import ServerSettings
     from hullcast.network.security.rights import Action
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.columns import Columns
@@ -87,23 +87,8 @@ SLICE_S = 0.004
 WANTED_AT_ONCE = 1000
 #: Of no tuple ever.
 NO_SUCH_POSITION = (1 << 63) - 1
-#: How often first answers are taken again because too much happened meanwhile.
+#: How often first answers are looked at, and taken again because too much happened meanwhile.
 TRIES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much one request may ask for, and all together."""
-
-    subscriptions: int  # in one request
-    groups: int  # in one request
-    channels: int  # open at once, of all clients together
-    queue_bytes: int = 64 << 20  # what may wait for a child, before it is closed as too slow
-
-    @property
-    def reply_bytes(self) -> int:
-        """Bytes of one reply: so few that a child which takes its time is not closed for it, again and again."""
-        return self.queue_bytes // 4
 
 
 #: What a subscription needs the right to: an action, and the tables.
@@ -171,13 +156,14 @@ class Subscribing:
     _engine: ServedEngine
     _epoch: bytes
     _attendance: Attendance
-    _retention: Retention
     _conditionals: Conditionals
-    _limits: Limits
+    _settings: ServerSettings
     _make_for: Callable[[str, str], None]  # makes what the text of an owner's subscription needs, before that is done
-    _durable: bool  # positions in streams mean the same as in earlier runs, since the server goes on from its log
 
     def __post_init__(self) -> None:
+        self._retention = self._attendance.retention
+        #: Bytes of one reply: so few that a child which takes its time is not closed for it, again and again.
+        self._reply_bytes = self._settings.link.queue_bytes // 4
         self._staged: dict[bytes, _Request] = {}  # by ticket
         self._held: Counter[str] = Counter()  # bytes of first answers, by owner
 
@@ -200,8 +186,8 @@ class Subscribing:
                 self._release(request)
         self.check_size(body)
         since = body.since if body.epoch == self._epoch else None
-        if body.epoch not in (None, self._epoch) and not self._durable:
-            # positions of another run mean nothing here
+        if body.epoch not in (None, self._epoch) and self._settings.data is None:
+            # positions of another run mean nothing here: this one did not go on from its log
             groups = (one if one.after is None else replace(one, after=NO_SUCH_POSITION) for one in body.groups)
             body = replace(body, groups=tuple(groups))
         request = _Request(access)
@@ -231,13 +217,11 @@ class Subscribing:
 
     def check_size(self, body: Subscribe) -> None:
         """TooLarge if a request asks for too much at once."""
-        count = sum(group.count for group in body.groups)
-        if count > self._limits.subscriptions:
-            raise TooLarge("subscriptions in one request (send several requests)", count, self._limits.subscriptions)
-        if len(body.groups) > self._limits.groups:
-            raise TooLarge(
-                "different queries in one request (send several requests)", len(body.groups), self._limits.groups
-            )
+        count, groups, limits = sum(group.count for group in body.groups), len(body.groups), self._settings
+        if count > limits.subscribe_rows:
+            raise TooLarge("subscriptions in one request (send several requests)", count, limits.subscribe_rows)
+        if groups > limits.subscribe_groups:
+            raise TooLarge("different queries in one request (send several requests)", groups, limits.subscribe_groups)
 
     def _drop(self, request: _Request, group: Group) -> None:
         for one in [one for one in request.asked if one.group is group]:
@@ -292,11 +276,13 @@ class Subscribing:
         elif isinstance(prepared, HullcastError):
             raise prepared
         else:
-            conditional = self._conditional(group)
-            attended, needs, costs = conditional.attended, prepared, conditional.condition
+            made = self._conditionals.find(group)
+            if made is None or not made.ready:
+                raise ConnectionLost("the conditional subscription has ended meanwhile")
+            attended, needs, costs = made.attended, prepared, made.condition
         channel = attended.channel
         refusal: HullcastError | None = None
-        new, most = self._attendance.find(channel.name) is None, self._limits.channels
+        new, most = self._attendance.find(channel.name) is None, self._settings.max_channels
         if group.after is not None and not isinstance(channel, TuplesChannel):
             refusal = BadSetting("after", group.after, NO_POSITION)
         elif new and len(self._attendance) >= most:
@@ -305,12 +291,10 @@ class Subscribing:
             if new:
                 self._engine.forsake(channel.name)
             raise refusal
-        attending, new = self._attendance.attend(channel, costs)
-        if new:
-            self._retention.open(attending.number, self._engine.seq)
+        attending = self._attendance.attend(channel, costs)
         holding = ExitStack()
         attending.pins += 1
-        holding.callback(self._unpin, attending, new)
+        holding.callback(self._unpin, attending)
         self._attendance.shares.hold(request.access.owner, ASKED, attending.number)
         holding.callback(self._attendance.shares.release, request.access.owner, ASKED, attending.number)
         one = _Asked(group, attended, attending, needs, None, holding)
@@ -331,13 +315,6 @@ class Subscribing:
             one.since = since
         return one
 
-    def _conditional(self, group: Group) -> Conditional:
-        """The conditional that was made for a group, with a result."""
-        found = self._conditionals.find(group)
-        if found is None or not found.ready:
-            raise ConnectionLost("the conditional subscription has ended meanwhile")
-        return found
-
     def _want(self, one: _Asked) -> Work:
         """Let a channel know the ranges, before first answers are taken: messages since then describe them."""
         channel, predicates = one.attended.channel, one.attended.predicates
@@ -352,12 +329,11 @@ class Subscribing:
             one.points = points[: some.stop]
         one.points = points
 
-    def _unpin(self, attending: Attending, new: bool) -> None:
-        """A request is done with a channel. One that was opened for it alone, in vain, is closed again."""
+    def _unpin(self, attending: Attending) -> None:
+        """A request is done with a channel. One that was opened in vain is closed again."""
         attending.pins -= 1
-        if new and not attending.taken and not attending.pins:
+        if not attending.taken and not attending.pins:
             self._attendance.close(attending)
-            self._retention.close(attending.number)
 
     def _answer(self, request: _Request, one: _Asked) -> Work:
         """Take a group's first answers, each run of members at one moment."""
@@ -443,23 +419,20 @@ class Subscribing:
 
     def _finish(self, request: _Request, now: Callable[[], float]) -> Work:
         """Points, replay and reply, all at one moment."""
-        staged, part_bytes = bool(request.parts), min(PART_BYTES, self._limits.reply_bytes)
-        for _ in range(TRIES):
+        staged, part_bytes = bool(request.parts), min(PART_BYTES, self._reply_bytes)
+        for tries in range(TRIES):
             replay = self._replay(request.asked)
             stale = [one for one in request.asked if one.since is None and one.snapshot is None]
             if not stale and not staged and request.held_bytes > part_bytes:
                 return (yield from self._stage(request, part_bytes, now))
             if not stale:
                 break
-            if staged:
-                raise Overloaded(
-                    "bytes of messages kept for subscribers (retention_bytes)", self._retention.limit_bytes
-                )
+            if staged or tries == TRIES - 1:
+                what = "bytes of messages kept for subscribers (retention_bytes)"
+                raise Overloaded(what, self._retention.limit_bytes)
             for one in stale:
                 yield from self._answer(request, one)
                 self._check_room(request)
-        else:
-            raise Overloaded("bytes of messages kept for subscribers (retention_bytes)", self._retention.limit_bytes)
         opened: list[Opened] = []
         admitted: list[_Asked] = []
         installs: list[Install] = []
@@ -498,7 +471,7 @@ class Subscribing:
     def _replay(self, asked: list[_Asked]) -> dict[int, Columns]:
         """Per channel what the groups have missed. Where that is not kept, or is too much, a group begins again."""
         replay: dict[int, Columns] = {}
-        left = min(REPLAY_BYTES, self._limits.reply_bytes)
+        left = min(REPLAY_BYTES, self._reply_bytes)
         late = [one for one in asked if one.oldest < self._engine.seq]
         for number in {one.attending.number for one in late}:
             members = [one for one in late if one.attending.number == number]
@@ -542,12 +515,6 @@ def _failed(group: Group, error: HullcastError) -> Opened:
     return Opened(group.group, 0, (), None, Failed(*to_wire(error)))
 
 
-def _too_much(size: int) -> TooLarge:
-    return TooLarge(
-        "bytes of first answers waiting to be fetched (subscribe to less at a time)", size, HELD_BYTES_PER_OWNER
-    )
-
-
 def _parts(snapshots: list[tuple[int, Columns]], part_bytes: int) -> list[bytes]:
     """Snapshots cut into encoded parts of so many bytes at most, but for rows that are larger by themselves."""
     parts: list[bytes] = []
@@ -560,7 +527,8 @@ def _parts(snapshots: list[tuple[int, Columns]], part_bytes: int) -> list[bytes]
         gathered.clear()
         size, total = 0, total + len(parts[-1])
         if total > HELD_BYTES_PER_OWNER:
-            raise _too_much(total)
+            what = "bytes of first answers waiting to be fetched (subscribe to less at a time)"
+            raise TooLarge(what, total, HELD_BYTES_PER_OWNER)
 
     for group, columns in snapshots:
         for some in _pieces(columns, part_bytes):

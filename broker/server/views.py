@@ -40,7 +40,7 @@ class ViewMaking:
         return Awaited(VIEWS, partial(self._make, statement, owner))
 
     async def _make(self, statement: CreateView, owner: str) -> int | None:
-        """Make what a statement creates: a number for `unmake_view`; None if nothing need be made."""
+        """Make what a statement creates: a number for `Warehouse.withdraw`; None if nothing need be made."""
         name, others = fold(statement.name), len(self._engine.catalogue.views) + len(self._making)
         if name in self._making:
             raise Overloaded(f"requests to create view {statement.name}", 1)
@@ -63,9 +63,9 @@ class ViewMaking:
                     if bound == definition and life_of(definition, self._engine) == life:
                         return number
                 except HullcastError:
-                    self._warehouse.unmake_view(number)
+                    self._warehouse.withdraw(number)
                     raise
-                self._warehouse.unmake_view(number)
+                self._warehouse.withdraw(number)
         finally:
             self._making.discard(name)
 
@@ -75,7 +75,7 @@ class ViewMaking:
         if fold(statement.name) in self._engine.catalogue.views:
             self._warehouse.tell_view(fold(statement.name))
         elif number is not None:
-            self._warehouse.unmake_view(number)
+            self._warehouse.withdraw(number)
 
 
 def rounded_up(seconds: float) -> float:

@@ -1,7 +1,7 @@
 """The warehouse process as the server sees it: started, informed, asked, and restarted when it dies.
 
-The process itself is `broker/warehouse/process.py`. It reads rows from the files of the data directory, so all that
-goes to it is small: which tables there are, how far they were changed, and queries. All is written in the order in
+The process itself is `broker/warehouse/process/live.py`. It reads rows from the files of the data directory, so all
+that goes to it is small: which tables there are, how far they were changed, and queries. All is written in the order in
 which it happens: a query comes behind everything that was acknowledged before it.
 """
 
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hullcast.broker.log.history import Life
 from hullcast.broker.processes.child import ChildKind, ChildProcess
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.warehouse.answering import with_worth
+from hullcast.broker.warehouse.deciding.policies import POLICIES
+from hullcast.broker.warehouse.files.view_file import ViewLife
 from hullcast.broker.warehouse.messages import (
     AnswerEnded,
     AnswerRows,
@@ -34,8 +35,7 @@ from hullcast.broker.warehouse.messages import (
     ViewMade,
     Withdraw,
 )
-from hullcast.broker.warehouse.policies import POLICIES
-from hullcast.broker.warehouse.view_file import ViewLife
+from hullcast.broker.warehouse.process.answering import with_worth
 from hullcast.network.wire.errors import BadSetting, ConnectionLost, HullcastError, from_wire
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ TABLES_AT_ONCE = 10
 WAREHOUSE = ChildKind(
     "warehouse",
     "the warehouse process",
-    "hullcast.broker.warehouse.process",
+    "hullcast.broker.warehouse.process.live",
     silence_s=30.0,
     first_word_s=30.0,
     retry_s=5.0,
@@ -69,8 +69,9 @@ WAREHOUSE = ChildKind(
 class LargeAnswer:
     """The portions of an answer behind the first, in a file that has no name any more: it goes with this process."""
 
-    def __init__(self, spool: str, on_growth: Callable[[], None]) -> None:
-        self._spool, self._on_growth = spool, on_growth
+    def __init__(self, number: int, spool: str) -> None:
+        self.number, self._spool = number, spool
+        self.on_growth: Callable[[], None] | None = None  # told when there is more: whoever keeps it
         self._file: int | None = None
         self._parts: list[tuple[int, int]] = []
         self._worth: dict[str, Any] | None = None
@@ -98,7 +99,8 @@ class LargeAnswer:
         self._parts.append((part.offset, part.size))
         self.size_bytes += part.size
         self._tell()
-        self._on_growth()
+        if self.on_growth is not None:
+            self.on_growth()
 
     def end(self, worth: dict[str, Any]) -> None:
         """That was the last portion."""
@@ -186,10 +188,9 @@ class Warehouse:
         self._tally_from = self._through = -1
         self._told_at = 0.0
         self._release_due: asyncio.TimerHandle | None = None
-        self._released: list[tuple[int, asyncio.Future[None]]] = []  # who waits for a sequence number to be on disk
+        self._more_on_disk = asyncio.Event()  # set, and exchanged for another one, when there is
         self._numbers = 0
         self._owed: dict[int, asyncio.Future[Any]] = {}
-        self._growing: dict[int, Callable[[], None]] = {}  # of those asked for: told when there is more
         self._large: dict[int, LargeAnswer] = {}
         self._report: dict[str, Any] = {}
 
@@ -228,8 +229,6 @@ class Warehouse:
         """End the process, and wait for that."""
         if self._release_due is not None:
             self._release_due.cancel()
-        for _, waiting in self._released:
-            waiting.cancel()
         await self.child.stop()
 
     def watch(self, now: float) -> None:
@@ -282,12 +281,8 @@ class Warehouse:
 
     def on_release(self) -> None:
         """What was appended to the log is on disk; the process learns of it soon."""
-        if self._released and self._directory is not None:
-            synced, stalled = self._directory.log.synced_seq, self._directory.log.stalled
-            for seq, waiting in self._released:
-                if (seq <= synced or stalled) and not waiting.done():
-                    waiting.set_result(None)
-            self._released = [one for one in self._released if not one[1].done()]
+        self._more_on_disk.set()
+        self._more_on_disk = asyncio.Event()
         if self._directory is None or self._directory.log.synced_seq == self._through:
             return
         if self.child.running and self._release_due is None:
@@ -314,12 +309,8 @@ class Warehouse:
     async def wait_released(self, seq: int) -> None:
         """Return when the process can read everything up to a sequence number; or, while the disk has no room for that,
         everything that was acknowledged."""
-        while (
-            self._directory is not None and self._directory.log.synced_seq < seq and self._directory.log.stalled is None
-        ):
-            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._released.append((seq, waiting))
-            await waiting
+        while (files := self._directory) is not None and files.log.synced_seq < seq and files.log.stalled is None:
+            await self._more_on_disk.wait()
 
     # -- what it is asked ------------------------------------------------------------------------------------
 
@@ -328,26 +319,16 @@ class Warehouse:
         """Whether the process was told of all tables and views."""
         return self._definitions == self._engine.catalogue.definitions
 
-    async def ask(self, ask: Ask, on_growth: Callable[[], None] = lambda: None) -> QueryOutcome:
-        """What becomes of a query; raises why it cannot be answered. `on_growth` is called when there is more of the
-        rest of a large answer."""
-        number = self._numbers + 1
-        self._growing[number] = on_growth
-        try:
-            found: QueryOutcome = await self._answer(ask._replace(number=number))
-        finally:
-            del self._growing[number]
+    async def ask(self, ask: Ask) -> QueryOutcome:
+        """What becomes of a query; raises why it cannot be answered."""
+        found: QueryOutcome = await self._answer(ask._replace(number=self._numbers + 1))
         return found
 
     async def make_view(self, view: ViewLife, owner: str) -> tuple[int, float]:
-        """Make the file of a view that is to be created: a number for `unmake_view`, and the shortest response time
-        that can be promised."""
+        """Make the file of a view that is to be created: a number for `withdraw`, and the shortest response time that
+        can be promised."""
         made: ViewMade = await self._answer(MakeView(self._numbers + 1, owner, view))
         return made.number, made.shortest_s
-
-    def unmake_view(self, number: int) -> None:
-        """There will be no such view: remove the file that was made for it."""
-        self._withdraw(number)
 
     async def _answer(self, message: Ask | MakeView) -> Any:
         """What comes of the next message that has a number."""
@@ -361,19 +342,13 @@ class Warehouse:
             came = owed.result() if owed.done() and not owed.cancelled() and owed.exception() is None else None
             if isinstance(came, QueryOutcome) and came.rest is not None:  # in the same moment
                 came.rest.close()
-            self._withdraw(number)
+            self.withdraw(number)
             raise
         finally:
             self._owed.pop(number, None)
 
-    def withdraw(self, large: LargeAnswer) -> None:
-        """Nobody will fetch the rest of an answer."""
-        for number, one in list(self._large.items()):
-            if one is large:
-                del self._large[number]
-                self._withdraw(number)
-
-    def _withdraw(self, number: int) -> None:
+    def withdraw(self, number: int) -> None:
+        """Nobody wants an answer any more, or the rest of one; or there will be no view for which a file was made."""
         self._large.pop(number, None)
         if self.child.running:
             self.child.write(Withdraw(number))
@@ -393,7 +368,7 @@ class Warehouse:
             case AnswerRows(number, tables, body, spool):
                 large = None
                 if spool is not None and number in self._owed:  # else nobody waits for it, and it was withdrawn
-                    large = self._large[number] = LargeAnswer(spool, self._growing[number])
+                    large = self._large[number] = LargeAnswer(number, spool)
                 self._settle(number, QueryOutcome(tables, body, large))
             case SpooledPart(number):
                 if number in self._large:

@@ -37,7 +37,7 @@ from hullcast.broker.processes.background import end_with_parent
 from hullcast.broker.reformulate.first import Boxes, JoinSide, pairs_in_boxes
 from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.streams.warming import run_operators
-from hullcast.broker.warehouse.policies.knapsack import packed, update_positions
+from hullcast.broker.warehouse.deciding.policies.knapsack import packed, update_positions
 from hullcast.network import compiled
 from hullcast.network.answers.aggregate import COUNT, answers_of, same
 from hullcast.network.answers.audience import Audience
@@ -126,14 +126,8 @@ def run_everything() -> None:
         _take(one)
         for subscriptions in many:
             subscriptions.close()
-    run_standing_joins()
-    run_planner()
-    run_newest()
-    run_streams()
-    run_knapsack()
-    run_log()
-    run_operators()
-    warm_node()
+    for run in (*BESIDE_TREES, *BESIDE_MATCHING):
+        run()
 
 
 def run_trees() -> None:
@@ -143,9 +137,8 @@ def run_trees() -> None:
         engine.open_channel(sql, 1, 2)
     _touch(engine)
     A2BTree().range_best(np.zeros(1), np.zeros(1), np.ones(1), 1.0)
-    run_standing_joins()
-    run_planner()
-    run_knapsack()
+    for run in BESIDE_TREES:
+        run()
 
 
 def run_matching() -> None:
@@ -163,11 +156,8 @@ def run_matching() -> None:
         pass
     sides = (JoinSide([edge], [0], edge), JoinSide([], [], edge))  # first answers of joins, without their trees
     pairs_in_boxes(sides, None, Boxes.of(np.zeros((1, 1)), np.ones((1, 1))), whole=True)
-    run_newest()
-    run_streams()
-    run_log()
-    run_operators()
-    warm_node()
+    for run in BESIDE_MATCHING:
+        run()
 
 
 def run_standing_joins() -> None:
@@ -240,6 +230,8 @@ def run_knapsack() -> None:
     assert packed(positions, 70).work
 
 
+BESIDE_TREES = (run_standing_joins, run_planner, run_knapsack)
+BESIDE_MATCHING = (run_newest, run_streams, run_log, run_operators, warm_node)
 PARTS = (run_trees, run_matching)
 
 

@@ -1,4 +1,4 @@
-"""The SQL that maintains a view, written from its definition: pure text, run by `broker/warehouse/view_file.py`.
+"""The SQL that maintains a view, written from its definition: pure text, run by `broker/warehouse/files/view_file.py`.
 
 A file has a *copy* of each source (the rows that meet its conditions, the columns that are needed) and the *result*.
 Changes of one source, coalesced, come in a temporary table `n`: a row for each key, and whether it is *there*. Then

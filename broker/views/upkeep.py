@@ -63,14 +63,17 @@ class Spent(NamedTuple):
 
 
 class Propagation(NamedTuple):
-    """What became of a propagation. `spent`: by table, with what it took to bring the copies up to date only, if the
-    result was `recomputed`. `given_up`: the table whose deltas were given up for that, and what they had taken.
-    `computing`: what it takes by now to compute the result again, if that is known."""
+    """What became of a propagation. `spent`: by table that was asked for, with its part of the commit; only what it
+    took to bring the copies up to date, if the result was computed from them, in `recomputed_s`. `given_up`: the table
+    whose deltas were given up for that, and what they had taken. `computing`: what it takes by now to compute the
+    result again, if that is known. `built`: the file was made again, with all tables, which tells nothing of changes.
+    """
 
     spent: Mapping[str, Spent]
     recomputed_s: float | None = None
     given_up: tuple[str, float] | None = None
     computing: LinearCost | None = None
+    built: bool = False
 
 
 class Upkeep:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.log.history import Life
 from hullcast.broker.queries.reading import Plan
-from hullcast.broker.warehouse.view_file import ViewLife
+from hullcast.broker.warehouse.files.view_file import ViewLife
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,9 +53,9 @@ class Released(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """A query. `tables` (folded names) are those that it reads; or, if its text is not `read` yet, those that it may
-    read at most: it is answered if it does, and else `Tables` is the answer. If the rows are many, `ticket` is to fetch
-    them with. `only_tables`: nothing is asked but which tables the text reads."""
+    """A query. `tables` (folded names) are those that it may read at most: if it reads others, `Tables` is the answer.
+    If the rows are many, `ticket` is to fetch them with. `only_tables`: nothing is asked but which tables the text
+    reads."""
 
     number: int
     owner: str
@@ -68,7 +68,6 @@ class Ask(NamedTuple):
     deadline_s: float | None = None
     priority: int = 0
     consistent: bool = False
-    read: bool = True
     only_tables: bool = False
 
 

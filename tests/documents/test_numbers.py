@@ -181,7 +181,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("PROTOCOL.md", r"A ticket is good for (\d+) seconds", "broker.server.queries:KEPT_S"),
     ("SDK.md", r"nothing was fetched for (\d+) seconds", "broker.server.queries:KEPT_S"),
     ("broker/warehouse/WAREHOUSE.md", r"What is not fetched for (\d+) seconds", "broker.server.queries:KEPT_S"),
-    ("PROTOCOL.md", r"in one portion \(about (\d+ KiB)\)", "broker.warehouse.answering:PORTION_BYTES"),
+    ("PROTOCOL.md", r"in one portion \(about (\d+ KiB)\)", "broker.warehouse.process.answering:PORTION_BYTES"),
     ("OPERATING.md", r"its address \((ten) a minute at most\)", "network.security.authenticator:LOGGED_MOST"),
     ("OPERATING.md", r"With more than (\d+) clients at one parent", few_clients),
     ("OPERATING.md", r"\(([\d,]+) a second in all", "network.link.limits:HEARTBEATS_PER_S"),
@@ -333,7 +333,7 @@ def test_defaults_that_stand_twice_in_the_code_are_equal() -> None:
     assert BUDGET == node.cover_budget == server.cover_budget
     assert node.max_children == server.max_children == LinkLimits().peers
     assert get("broker.log.commit_log:SEGMENT_BYTES") == server.segment_bytes
-    assert get("broker.warehouse.files:MOST_BYTES") == server.warehouse_file_bytes
+    assert get("broker.warehouse.files.table_file:MOST_BYTES") == server.warehouse_file_bytes
 
 
 # -- numbers that no entry covers --------------------------------------------------------------------------

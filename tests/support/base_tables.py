@@ -15,8 +15,8 @@ from hullcast.broker.queries.view import ViewDefinition, bind_view, select_text
 from hullcast.broker.sql.create import CreateTable, parse_statement
 from hullcast.broker.sql.view import CreateView
 from hullcast.broker.tables.schema import Table, fold
-from hullcast.broker.warehouse.files import create_sql
-from hullcast.broker.warehouse.view_file import ViewLife
+from hullcast.broker.warehouse.files.table_file import create_sql
+from hullcast.broker.warehouse.files.view_file import ViewLife
 from hullcast.network.wire import bodies
 from hullcast.network.wire.values import keys_to_column, rows_to_columns
 from tests.support.ledger import Ledger
@@ -40,6 +40,11 @@ def view_of(sql: str, tables: Iterable[Table]) -> ViewDefinition:
     definition = bind_view(statement, {fold(table.name): table for table in tables})
     definition.check()
     return definition
+
+
+def view_life(sql: str, *bases: Life) -> ViewLife:
+    """The life of a view over these tables."""
+    return ViewLife(view_of(sql, [base.table for base in bases]), 0, bases)
 
 
 class BaseTables(Ledger):

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from hypothesis import strategies as st
+
 from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log.history import Life
 from hullcast.broker.log.record import RecordKind
@@ -25,6 +27,17 @@ OTHER = "CREATE TABLE U (K INTEGER PRIMARY KEY, V REAL)"
 COLUMNS = ("K", "I", "R", "W", "S")
 NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
 Row = tuple[Any, ...]
+#: Keys of T, and rows as they are published.
+KEYS = st.sampled_from(["a", "b", "c", "é", "", "a longer key"])
+ROWS = st.fixed_dictionaries(
+    {"K": KEYS},
+    optional={
+        "I": st.sampled_from([None, 0, -1, 2**53]),
+        "R": st.sampled_from([None, 0.5, -1e300]),
+        "W": st.sampled_from([None, NOON]),
+        "S": st.sampled_from([None, "", "x", "ü" * 40]),
+    },
+)
 
 
 class Ledger:

@@ -23,8 +23,9 @@ from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.requests import HANDLERS
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.service import Server
+from hullcast.broker.server.settings import ServerSettings
 from hullcast.broker.server.streams import StreamsProcess
-from hullcast.broker.server.subscribing import Limits, Subscribing
+from hullcast.broker.server.subscribing import Subscribing
 from hullcast.broker.tables.schema import Table
 from hullcast.network.security.rights import Rights
 from hullcast.network.wire import bodies
@@ -67,28 +68,26 @@ class Office:
         *,
         rights: Callable[[], Rights] = Rights.everything,
         attendance: Attendance | None = None,
-        retention: Retention | None = None,
         wanted: Callable[[], set[int]] = set,
         status: Callable[[], dict[str, object]] = dict,
         epoch: bytes = bytes(16),
         rows: int = 1000,
-        limits: Limits | None = None,
+        limits: ServerSettings | None = None,
         make_for: Callable[[str, str], None] = lambda sql, owner: None,
     ) -> None:
         self.engine, self.epoch = engine, epoch
         self.publishers = Publishers() if publishers is None else publishers
         self.rights, self.moment = rights, 0.0
         if attendance is None:
-            attendance = Attendance(engine, 30.0, lambda _, partitions: np.ones(len(partitions), np.bool_))
+            retention = Retention(1 << 20)
+            attendance = Attendance(engine, retention, 30.0, lambda _, partitions: np.ones(len(partitions), np.bool_))
         self.attendance = attendance
-        self.retention = Retention(1 << 20) if retention is None else retention
         self.own = OwnChanges()
         conditionals = Conditionals(engine, self.attendance, 0, lambda: None)
         self.changing = Changing(
             engine,
             self.publishers,
             self.attendance,
-            self.retention,
             conditionals,
             wanted,
             rows,
@@ -99,16 +98,12 @@ class Office:
             engine,
             epoch,
             self.attendance,
-            self.retention,
             conditionals,
-            limits or Limits(subscriptions=100, groups=50, channels=3),
+            limits or ServerSettings(subscribe_rows=100, subscribe_groups=50, max_channels=3),
             make_for,
-            False,
         )
         loaded = {"tables": {}, "views": {}}  # type: dict[str, dict[str, Any]]
-        describing = Describing(
-            engine, self.attendance, self.retention, conditionals, lambda: loaded, lambda stream: {}
-        )
+        describing = Describing(engine, self.attendance, conditionals, lambda: loaded, lambda stream: {})
         server = SimpleNamespace(
             engine=engine,
             changing=self.changing,

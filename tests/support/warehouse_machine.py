@@ -20,7 +20,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from hullcast.broker.warehouse.policies import POLICIES
+from hullcast.broker.warehouse.deciding.policies import POLICIES
 from tests.support.answered import UpdateHistory, together
 from tests.support.cluster import PATIENCE_S, PATIENT, Cluster, ProcessMember, cluster
 from tests.support.queries import SEEDS
@@ -40,7 +40,7 @@ def warehouse_of(made: Cluster) -> psutil.Process | None:
     server = psutil.Process(member.process.pid) if isinstance(member, ProcessMember) and member.process else None
     for one in (server or psutil.Process()).children():
         with suppress(psutil.Error):
-            if "hullcast.broker.warehouse.process" in " ".join(one.cmdline()):
+            if "hullcast.broker.warehouse.process.live" in " ".join(one.cmdline()):
                 return one
     return None
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
-from hullcast.broker.warehouse.files import FOLDER
-from hullcast.broker.warehouse.policies import POLICIES
+from hullcast.broker.warehouse.deciding.policies import POLICIES
+from hullcast.broker.warehouse.files.table_file import FOLDER
 from hullcast.clients.sdk.client import Client
 from tests.support.answered import TABLES, Answered, UpdateHistory, together
 from tests.support.cluster import PATIENCE_S, PATIENT, cluster

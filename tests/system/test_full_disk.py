@@ -21,7 +21,7 @@ import zmq
 
 from hullcast.broker.server.metrics import server_metrics
 from hullcast.broker.server.service import Server
-from hullcast.broker.warehouse.files import FOLDER
+from hullcast.broker.warehouse.files.table_file import FOLDER
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import configure
 from hullcast.network.wire.errors import HullcastError, SqlError, TimedOut
@@ -57,7 +57,7 @@ class Confined:
 
     def warehouse(self) -> psutil.Process:
         found = [one for one in psutil.Process(self.process.pid).children() if len(one.cmdline()) > 3]
-        (warehouse,) = [one for one in found if "hullcast.broker.warehouse.process" in " ".join(one.cmdline())]
+        (warehouse,) = [one for one in found if "hullcast.broker.warehouse.process.live" in " ".join(one.cmdline())]
         return warehouse
 
 

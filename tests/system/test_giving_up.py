@@ -17,7 +17,7 @@ import pytest
 
 from hullcast.broker.server import queries
 from hullcast.broker.server.service import Server
-from hullcast.broker.warehouse.live_questions import SPOOL
+from hullcast.broker.warehouse.process.questions import SPOOL
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.effects import Effect
 from hullcast.network.node.node import Node

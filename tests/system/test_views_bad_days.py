@@ -12,7 +12,7 @@ import pytest
 
 from hullcast.broker.log.checkpoint import checkpoints
 from hullcast.broker.log.history import readable_from
-from hullcast.broker.warehouse.files import FOLDER, remove
+from hullcast.broker.warehouse.files.table_file import FOLDER, remove
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import configure
 from hullcast.network.wire.errors import NotPermitted, PromiseTooShort, SqlError, TimedOut

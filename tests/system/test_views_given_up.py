@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hullcast.broker.server.views import VIEWS
-from hullcast.broker.warehouse.files import FOLDER
+from hullcast.broker.warehouse.files.table_file import FOLDER
 from hullcast.network.wire.errors import TimedOut
 from tests.support.cluster import COMMAND, PATIENCE_S, PATIENT, QUICK, cluster, wait_for
 from tests.system.test_giving_up import PLACES, nothing_is_open

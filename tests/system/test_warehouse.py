@@ -39,7 +39,9 @@ def server_of(member: object) -> Server:
 
 def warehouse_process() -> psutil.Process:
     (found,) = [
-        one for one in psutil.Process().children() if "hullcast.broker.warehouse.process" in " ".join(one.cmdline())
+        one
+        for one in psutil.Process().children()
+        if "hullcast.broker.warehouse.process.live" in " ".join(one.cmdline())
     ]
     return found
 

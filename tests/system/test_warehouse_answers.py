@@ -19,8 +19,8 @@ import pytest
 
 from hullcast.broker.server import queries
 from hullcast.broker.server.service import Server
-from hullcast.broker.warehouse.files import FOLDER
-from hullcast.broker.warehouse.live_questions import SPOOL
+from hullcast.broker.warehouse.files.table_file import FOLDER
+from hullcast.broker.warehouse.process.questions import SPOOL
 from hullcast.clients.sdk.client import Client
 from hullcast.network.answers.named import QueryRows, QueryWorth
 from hullcast.network.wire import bodies

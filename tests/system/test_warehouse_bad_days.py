@@ -16,9 +16,9 @@ import pytest
 from hullcast.broker.processes import heartbeat
 from hullcast.broker.server.service import Server
 from hullcast.broker.server.warehouse import WAREHOUSE
-from hullcast.broker.warehouse.files import FOLDER
-from hullcast.broker.warehouse.live_questions import SPOOL
+from hullcast.broker.warehouse.files.table_file import FOLDER
 from hullcast.broker.warehouse.messages import AnswerRows, Ask
+from hullcast.broker.warehouse.process.questions import SPOOL
 from hullcast.network.wire.errors import HullcastError
 from hullcast.network.wire.logs import event_of
 from tests.support.cluster import PATIENCE_S, PATIENT, ProcessMember, cluster, wait_for

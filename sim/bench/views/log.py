@@ -9,7 +9,7 @@ from hullcast.broker.queries.view import bind_view
 from hullcast.broker.sql.create import parse_statement
 from hullcast.broker.sql.view import CreateView
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.warehouse.view_file import ViewLife
+from hullcast.broker.warehouse.files.view_file import ViewLife
 from hullcast.sim.bench.frame.log import WrittenLog
 from hullcast.sim.bench.frame.worker import FILL_ROWS
 from hullcast.sim.bench.views.workload import CREATE_TABLES, create_view, first_rows

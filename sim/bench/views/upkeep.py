@@ -23,10 +23,10 @@ from typing import Any
 
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.upkeep import OVERHEAD_S, SHARE, Spent, Upkeep
-from hullcast.broker.warehouse.files import file_of, open_for_reading
-from hullcast.broker.warehouse.view_file import COMMIT_S, COSTS, ViewLife
-from hullcast.broker.warehouse.view_loader import ViewLoader
-from hullcast.broker.warehouse.worker import MEASURED, propagation
+from hullcast.broker.warehouse.files.table_file import file_of, open_for_reading
+from hullcast.broker.warehouse.files.view_file import COMMIT_S, COSTS, ViewLife
+from hullcast.broker.warehouse.files.view_loader import ViewLoader
+from hullcast.broker.warehouse.process.worker import MEASURED
 from hullcast.sim.bench.frame.timing import MeasurementFailed, turns
 from hullcast.sim.bench.views.log import OfferLog
 from hullcast.sim.bench.views.workload import CREATE_TABLES, OFFERS_EACH, SELECT, SUPPLIERS, OfferChanges
@@ -143,12 +143,11 @@ class ReplayedView:
         upkeep, rows = self.upkeep, {table: self._pending[table] for table in tables}
         recompute = upkeep is not None and upkeep.recomputes(rows)
         done = self._loader.propagate(self.life, dict.fromkeys(rows, seq), recompute=recompute)
-        for table in done.tables:
+        for table in done.spent:
             self._pending[table] = 0
         if upkeep is not None:
-            took = propagation(done, self._loader.learned(self.life).computing)
-            some = {table: each for table, each in took.spent.items() if each.rows}
-            upkeep.propagated(took._replace(spent=some), self._pending, now)
+            some = {table: each for table, each in done.spent.items() if each.rows}
+            upkeep.propagated(done._replace(spent=some), self._pending, now)
 
     def rows(self, directory: Path) -> list[tuple[Any, ...]]:
         """What is in the view's file."""

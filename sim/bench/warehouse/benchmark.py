@@ -8,7 +8,7 @@ from functools import partial
 from math import isnan
 from pathlib import Path
 
-from hullcast.broker.warehouse.policies import POLICIES
+from hullcast.broker.warehouse.deciding.policies import POLICIES
 from hullcast.sim.bench.frame.benchmark import SHARED, Benchmark, BenchSection, Shown, Tick
 from hullcast.sim.bench.frame.charts import Bars, draw_bars
 from hullcast.sim.bench.frame.push import BUSY, PushSection, contention_words, draw_push, push_table

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 
-from hullcast.broker.warehouse.policies.knapsack import packed
+from hullcast.broker.warehouse.deciding.policies.knapsack import packed
 from hullcast.sim.traces.tradeoff import knapsack_of
 
 GOAL_S, GOAL_BYTES, GOAL_SIZE, GOAL_DEPENDENCY = 0.5, 100e6, 1_000, 0.1

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.broker.warehouse.policies import POLICIES
+from hullcast.broker.warehouse.deciding.policies import POLICIES
 from hullcast.clients.processes.worker import Worker
 from hullcast.sim.bench.frame.benchmark import Tick
 from hullcast.sim.bench.frame.push import (

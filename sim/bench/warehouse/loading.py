@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from hullcast.broker.log.history import Life
-from hullcast.broker.warehouse.files import open_for_reading
-from hullcast.broker.warehouse.loader import Loader
+from hullcast.broker.warehouse.files.table_file import open_for_reading
+from hullcast.broker.warehouse.files.table_loader import Loader
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.sim.bench.frame.log import WrittenLog
 from hullcast.sim.bench.frame.timing import MeasurementFailed, turns

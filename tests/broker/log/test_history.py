@@ -24,7 +24,7 @@ from hullcast.broker.tables.store import TableStore
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import HistoryGone, LogDamaged
 from hullcast.network.wire.values import rows_of, rows_to_columns
-from tests.support.ledger import COLUMNS, NOON, Ledger, Row
+from tests.support.ledger import COLUMNS, KEYS, NOON, ROWS, Ledger, Row
 
 
 def small(rows: int = 3, size_bytes: int = 1 << 20, enough: Callable[[], bool] = lambda: False) -> PortionLimits:
@@ -78,20 +78,10 @@ def new_readers(path: Path) -> Iterator[HistoryReader]:
         yield HistoryReader(path)
 
 
-keys = st.sampled_from(["a", "b", "c", "é", "", "a longer key"])
-row = st.fixed_dictionaries(
-    {"K": keys},
-    optional={
-        "I": st.sampled_from([None, 0, -1, 2**53]),
-        "R": st.sampled_from([None, 0.5, -1e300]),
-        "W": st.sampled_from([None, NOON]),
-        "S": st.sampled_from([None, "", "x", "ü" * 40]),
-    },
-)
 steps = st.one_of(
-    st.tuples(st.just("publish"), st.lists(row, min_size=1, max_size=5)),
-    st.tuples(st.just("publish"), st.lists(row, min_size=1, max_size=1)),
-    st.tuples(st.just("delete"), st.lists(st.one_of(keys, st.just("n\0")), min_size=1, max_size=3, unique=True)),
+    st.tuples(st.just("publish"), st.lists(ROWS, min_size=1, max_size=5)),
+    st.tuples(st.just("publish"), st.lists(ROWS, min_size=1, max_size=1)),
+    st.tuples(st.just("delete"), st.lists(st.one_of(KEYS, st.just("n\0")), min_size=1, max_size=3, unique=True)),
     st.tuples(st.sampled_from(["elsewhere", "checkpoint", "reopen", "create_again"])),
 )
 

@@ -23,6 +23,7 @@ from hullcast.broker.server.conditionals import (
     name_of,
     next_multiple,
 )
+from hullcast.broker.server.retention import Retention
 from hullcast.network.wire.bodies import Group, Trigger
 from hullcast.network.wire.errors import ConnectionLost, Overloaded, TableInUse, TooLarge
 
@@ -63,7 +64,9 @@ class Keeping:
         self.engine = ServedEngine()
         for table in TABLES:
             self.engine.execute(table)
-        self.attendance = Attendance(self.engine, 30.0, lambda _, partitions: np.ones(len(partitions), np.bool_))
+        self.attendance = Attendance(
+            self.engine, Retention(0), 30.0, lambda _, partitions: np.ones(len(partitions), np.bool_)
+        )
         self.all = Conditionals(self.engine, self.attendance, limit, lambda: None)
         self.queued: list[Conditional] = []
 
@@ -444,15 +447,16 @@ def test_a_table_can_be_dropped_if_only_deserted_conditions_read_it() -> None:
     kept = Keeping()
     kept.make(following("r"))
     assert kept.all.is_followed("R")
-    assert kept.all.close_now("R", set()) == []
+    kept.all.close_now("R", set())
     assert not kept.all.is_followed("R")
     one = kept.make(group_of("SELECT COUNT(*) FROM R"))
-    attending, _ = kept.attendance.attend(one.channel, None)
-    assert kept.all.close_now("r", {attending.number}) == []
+    attending = kept.attendance.attend(one.channel, None)
+    kept.all.close_now("r", {attending.number})
     with pytest.raises(TableInUse):
         kept.engine.execute("DROP TABLE R")
-    assert kept.all.close_now("S", set()) == []
-    assert kept.all.close_now("r", set()) == [attending]
+    kept.all.close_now("S", set())
+    assert list(kept.attendance) == [attending]
+    kept.all.close_now("r", set())
     kept.engine.execute("DROP TABLE R")
     assert len(kept.attendance) == 0
     kept.all.check()

@@ -44,15 +44,16 @@ class Desk:
         self.engine = ServedEngine()
         self.wanted: set[int] = set()
         self.held = True  # what subscribers elsewhere are believed to ask for: everything, or nothing
-        self.attendance = Attendance(self.engine, 30.0, lambda _, partitions: np.full(len(partitions), self.held))
         self.retention = Retention(window)
+        self.attendance = Attendance(
+            self.engine, self.retention, 30.0, lambda _, partitions: np.full(len(partitions), self.held)
+        )
         self.rights = rights or Rights.everything()
         self.office = Office(
             self.engine,
             publishers,
             rights=lambda: self.rights,
             attendance=self.attendance,
-            retention=self.retention,
             wanted=lambda: self.wanted,
             status=lambda: {"seq": self.engine.seq},
             epoch=b"e" * 16,
@@ -356,12 +357,11 @@ def test_after_a_sweep_nobody_is_replayed_old_partition_numbers(desk: Desk) -> N
 
 def test_a_deserted_channel_lingers_and_closes(desk: Desk) -> None:
     number = subscribed(desk.subscribe(MIN, 20, 60)).groups[0].channel
-    assert desk.attendance.close_deserted({number}, 0.0) == []
-    assert desk.attendance.close_deserted(set(), 1.0) == []
-    assert desk.attendance.close_deserted({number}, 2.0) == []  # somebody came back
-    assert desk.attendance.close_deserted(set(), 3.0) == []
-    assert desk.attendance.close_deserted(set(), 32.0) == []
-    assert [closed.number for closed in desk.attendance.close_deserted(set(), 33.0)] == [number]
+    for wanted, now in ({number}, 0.0), (set(), 1.0), ({number}, 2.0), (set(), 3.0), (set(), 32.0):
+        desk.attendance.close_deserted(wanted, now)  # at 2.0 somebody came back
+        assert [one.number for one in desk.attendance] == [number]
+    desk.attendance.close_deserted(set(), 33.0)
+    assert not len(desk.attendance)
     assert desk.engine.statistics() == {}
     assert subscribed(desk.subscribe(MIN, 20, 60)).groups[0].channel == number + 1  # never the same number again
 
@@ -792,16 +792,17 @@ def test_a_channel_that_closes_does_not_forget_its_ranges_one_by_one(opening: bo
     engine = ServedEngine()
     for table in ("L", "R"):
         engine.execute(f"CREATE TABLE {table} (K INTEGER PRIMARY KEY, J INTEGER, A REAL)")
-    attendance = Attendance(engine, 0.0, lambda _, partitions: np.ones(len(partitions), np.bool_))
+    attendance = Attendance(engine, Retention(0), 0.0, lambda _, partitions: np.ones(len(partitions), np.bool_))
     sql = "SELECT L.K, R.K FROM L JOIN R ON L.J = R.J WHERE L.A BETWEEN ? AND ?"
     found = engine.attend(sql, [np.arange(5.0), np.arange(5.0) + 1])
     channel = found.channel
-    attending, _ = attendance.attend(channel, channel.name)
+    attending = attendance.attend(channel, channel.name)
     attendance.forgo(attending.number, channel.points_elsewhere(found.predicates), until=1.0)
     channel.holders += opening
-    assert attendance.close_deserted(set(), 1.0) == []
+    attendance.close_deserted(set(), 1.0)
     assert channel.ranges_known() == (5, 5)
-    assert attendance.close_deserted(set(), 2.0) == [attending]
+    attendance.close_deserted(set(), 2.0)
+    assert not len(attendance)
     assert channel.ranges_known() == ((0, 0) if opening else (5, 5))
     assert (engine.described(sql, [0.0, 1.0])[2] is channel) is opening
     assert not attendance.forgo_some()

@@ -8,11 +8,11 @@ from typing import Any
 
 from hullcast.broker.queries.reading import read_query
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.warehouse.answering import Answering
-from hullcast.broker.warehouse.files import file_of, open_for_reading, pin
-from hullcast.broker.warehouse.loader import Loader
+from hullcast.broker.warehouse.files.table_file import file_of, open_for_reading, pin
+from hullcast.broker.warehouse.files.table_loader import Loader
+from hullcast.broker.warehouse.files.view_loader import ViewLoader
 from hullcast.broker.warehouse.messages import FileOf, FirstRows, Pinned, QueryLimits, Select
-from hullcast.broker.warehouse.view_loader import ViewLoader
+from hullcast.broker.warehouse.process.answering import Answering
 from hullcast.network.wire.bodies import QueryAnswer, decode
 from hullcast.network.wire.values import to_list
 from tests.support.base_tables import BaseTables, Row, answer, ordered

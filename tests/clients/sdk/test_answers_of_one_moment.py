@@ -22,7 +22,7 @@ from hullcast.broker.server import subscribing
 from hullcast.broker.server.attendance import Attendance
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.retention import Retention
-from hullcast.broker.server.subscribing import Limits
+from hullcast.broker.server.settings import ServerSettings
 from hullcast.broker.tables import interning
 from hullcast.clients.sdk.groups import Groups, SubscriptionGroup
 from hullcast.clients.sdk.resuming import Standing
@@ -59,15 +59,14 @@ class World:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.engine = ServedEngine()
-        self.retention = Retention(self.chance.choice([3000, 30_000, 1 << 20]))
-        attendance = Attendance(self.engine, 0.0, self.asked)
+        retention = Retention(self.chance.choice([3000, 30_000, 1 << 20]))
+        attendance = Attendance(self.engine, retention, 0.0, self.asked)
         self.office = Office(
             self.engine,
             attendance=attendance,
-            retention=self.retention,
             wanted=lambda: {channel for channel, _ in self.installed.values()},
             epoch=EPOCH,
-            limits=Limits(subscriptions=1000, groups=100, channels=50),
+            limits=ServerSettings(subscribe_rows=1000, subscribe_groups=100, max_channels=50),
         )
         self.groups = Groups()
         self.installed: dict[int, tuple[int, npt.NDArray[np.float64]]] = {}  # by group: channel and points
@@ -180,8 +179,7 @@ class World:
             group = self.chance.choice(list(self.groups))
             self.groups.leave(group, None)
             del self.installed[group.number]
-            for attending in self.office.attendance.close_deserted({c for c, _ in self.installed.values()}, 1.0):
-                self.retention.close(attending.number)
+            self.office.attendance.close_deserted({c for c, _ in self.installed.values()}, 1.0)
 
     def resume(self) -> None:
         standing = Standing(self.engine.seq, EPOCH)

@@ -15,7 +15,7 @@ import pytest
 from hullcast.broker.server.metrics import server_metrics
 from hullcast.broker.server.service import Server
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
-from hullcast.broker.warehouse.policies import POLICIES
+from hullcast.broker.warehouse.deciding.policies import POLICIES
 from hullcast.clients.cli import main as cli
 from hullcast.clients.sdk.client import Client
 from hullcast.network.wire.bodies import Body, FetchRows

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hullcast.broker.warehouse.view_loader import ViewLoader
+from hullcast.broker.warehouse.files.view_loader import ViewLoader
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.frame.push import BUSY, CONTENDED, IDLE
 from hullcast.sim.bench.frame.report import draw, to_json, write_json

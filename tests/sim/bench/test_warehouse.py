@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hullcast.broker.warehouse.policies import POLICIES
+from hullcast.broker.warehouse.deciding.policies import POLICIES
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.frame.push import BUSY, CONTENDED, IDLE, PushPhase, PushSection
 from hullcast.sim.bench.frame.report import draw, to_json, write_json

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from hullcast.broker.warehouse.policies.orad import ClockCache
+from hullcast.broker.warehouse.deciding.policies.orad import ClockCache
 from hullcast.sim.experiments.studies.scheduling.validity import (
     OdrtbReading,
     OradReading,

@@ -20,9 +20,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hullcast.broker.warehouse.board import Board, Load, Question, Task
-from hullcast.broker.warehouse.policies import POLICIES
-from hullcast.broker.warehouse.policies.policy import WarehousePolicy
+from hullcast.broker.warehouse.deciding.board import Board, Load, Question, Task
+from hullcast.broker.warehouse.deciding.policies import POLICIES
+from hullcast.broker.warehouse.deciding.policies.policy import WarehousePolicy
 from hullcast.sim.experiments.studies.scheduling.simulated import CountedFeed, SimulatedWarehouse
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels

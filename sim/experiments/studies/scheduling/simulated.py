@@ -13,14 +13,14 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from hullcast.broker.warehouse.board import Answer, Board, Feed, Load
+from hullcast.broker.warehouse.deciding.board import Answer, Board, Feed, Load
 from hullcast.sim.experiments.studies.scheduling.places import SimulatedTime, TaskPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hullcast.broker.warehouse.board import Question, Release, Task
-    from hullcast.broker.warehouse.policies.policy import WarehousePolicy
+    from hullcast.broker.warehouse.deciding.board import Question, Release, Task
+    from hullcast.broker.warehouse.deciding.policies.policy import WarehousePolicy
 
 
 def learnt_cost(load: Load, board: Board) -> float:

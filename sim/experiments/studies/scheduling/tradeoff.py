@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hullcast.broker.warehouse.board import Answer, Board, Feed, Load, LoadCost, Question, Task
-from hullcast.broker.warehouse.policies.knapsack import packed
-from hullcast.broker.warehouse.policies.pareto import Pareto, turn
-from hullcast.broker.warehouse.policies.policy import WarehousePolicy, first_toward, oldest_load
-from hullcast.broker.warehouse.policies.simple import Fifo, QueriesFirst, UpdatesFirst
+from hullcast.broker.warehouse.deciding.board import Answer, Board, Feed, Load, LoadCost, Question, Task
+from hullcast.broker.warehouse.deciding.policies.knapsack import packed
+from hullcast.broker.warehouse.deciding.policies.pareto import Pareto, turn
+from hullcast.broker.warehouse.deciding.policies.policy import WarehousePolicy, first_toward, oldest_load
+from hullcast.broker.warehouse.deciding.policies.simple import Fifo, QueriesFirst, UpdatesFirst
 from hullcast.sim.experiments.studies.scheduling.simulated import SimulatedWarehouse
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
-from hullcast.broker.warehouse.policies.orad import urgency
+from hullcast.broker.warehouse.deciding.policies.orad import urgency
 from hullcast.sim.experiments.studies.scheduling.validity import (
     Id,
     Look,

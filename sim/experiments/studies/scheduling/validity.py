@@ -27,7 +27,7 @@ from itertools import count, pairwise
 from math import inf, nextafter
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from hullcast.broker.warehouse.policies.orad import Odrtb, Orad
+from hullcast.broker.warehouse.deciding.policies.orad import Odrtb, Orad
 
 Id = TypeVar("Id", bound=Hashable)
 

@@ -1,0 +1,1 @@
+"""What the warehouse does next: the board, turns, and a policy. Pure."""

@@ -1,0 +1,102 @@
+"""GroupAndRun: tables of similar periods share places, so long loads do not delay short ones.
+
+    period     0.5 s  0.8 s  1 s     |  60 s  100 s         |  3600 s          three groups, 6 tables
+    places     ceil((p - 3) 3 / 6)   |  ceil((p - 3) 2 / 6) |  ceil((p - 3) / 6)
+
+Bateni et al. (2009), Figure 2. In each group loads are chosen as Myopic does; nothing is shared between groups.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from hullcast.broker.warehouse.deciding.board import Load
+from hullcast.broker.warehouse.deciding.policies.policy import WarehousePolicy, first_toward, in_turn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hullcast.broker.warehouse.deciding.board import Board, Feed, Release, Task
+
+#: Periods of one group differ by this factor at most.
+RANGE = 2.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadGroup:
+    """Tables with periods from `shortest` to twice that, and how many of them may be loaded at the same time."""
+
+    tables: tuple[str, ...]
+    shortest: float
+    places: int
+
+    def holds(self, period_s: float) -> bool:
+        """Whether a table of this period belongs here."""
+        return self.shortest <= period_s <= RANGE * self.shortest
+
+
+def grouped(periods: Mapping[str, float], places: int) -> list[LoadGroup]:
+    """As few groups as possible, from the shortest period on. Together they have at most `places` places, unless there
+    are more groups than that."""
+    groups: list[list[str]] = []
+    for table in sorted(periods, key=lambda table: periods[table]):
+        if not groups or periods[table] > RANGE * periods[groups[-1][0]]:
+            groups.append([])
+        groups[-1].append(table)
+    shared = max(places - len(groups), 0)
+    return [
+        LoadGroup(tuple(tables), periods[tables[0]], max(1, -(-shared * len(tables) // len(periods))))
+        for tables in groups
+    ]
+
+
+class GroupAndRun(WarehousePolicy):
+    """Stretch stays below 3 and weighted staleness below 4.5 times the least possible (Theorems 4.3 and 5.1) if, with p
+    places, t tables and g groups, p >= 2 g, loading what a table gets in a second takes at most (p - g) / (8 t) and at
+    most 1/8 of a second, updates of a group are between B/2 and B apart, and nothing else has places.
+
+    With fewer than 2 g places it does what Myopic does; the counter `too_few_places` says so. Periods are those that
+    were declared, or seen. Questions are answered, in their turn, on places that loads leave free.
+    """
+
+    name: ClassVar[str] = "group-and-run"
+    about: ClassVar[str] = "tables of similar periods share workers, so that long loads do not delay short ones"
+
+    def __init__(self) -> None:
+        self._groups: list[LoadGroup] = []
+        self._group: dict[str, LoadGroup] = {}  # by table
+        self._made_for: tuple[int, int] | None = None  # so many places and tables; None: periods are others now
+        self._too_few = False
+        self._regrouped = 0
+
+    def next(self, board: Board, now: float) -> Task | None:
+        return self._oldest_load(board) or first_toward(in_turn(board.waiting), board)
+
+    def released(self, feed: Feed, release: Release, board: Board, now: float) -> None:
+        group, period_s = self._group.get(feed.name), feed.typical_period()
+        if group is None or (period_s is not None and not group.holds(period_s)):
+            self._made_for = None
+
+    def counters(self) -> dict[str, float]:
+        return {"groups": len(self._groups), "regrouped": self._regrouped, "too_few_places": float(self._too_few)}
+
+    def _oldest_load(self, board: Board) -> Load | None:
+        if self._made_for != (board.places, len(board.feeds)):
+            self._regroup(board)
+        loadable = board.loadable()
+        if not self._too_few:
+            busy = Counter(self._group.get(task.table) for task in board.running if isinstance(task, Load))
+            full = {group for group, loads in busy.items() if group is not None and loads >= group.places}
+            loadable = [feed for feed in loadable if self._group.get(feed.name) not in full]
+        feed = min(loadable, key=lambda feed: feed.pending[0].at, default=None)
+        return None if feed is None else board.load(feed)
+
+    def _regroup(self, board: Board) -> None:
+        periods = {name: period for name, feed in board.feeds.items() if (period := feed.typical_period())}
+        self._groups = grouped(periods, board.places)
+        self._group = {table: group for group in self._groups for table in group.tables}
+        self._made_for = (board.places, len(board.feeds))
+        self._too_few = board.places < 2 * len(self._groups)
+        self._regrouped += 1

@@ -1,0 +1,67 @@
+"""What a policy is: it says what a free place of the warehouse does next. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from hullcast.broker.warehouse.deciding.board import Answer
+
+if TYPE_CHECKING:
+    from hullcast.broker.warehouse.deciding.board import Board, Feed, Load, Question, Release, Task
+
+
+class WarehousePolicy:
+    """Reads the board, never changes it. What it remembers itself may be lost at any moment: it can be exchanged for
+    another one, which finds all that waits on the board."""
+
+    name: ClassVar[str]
+    #: What it is for, in a line.
+    about: ClassVar[str]
+
+    def next(self, board: Board, now: float) -> Task | None:
+        """What a free place does next; None: nothing, until something happens. It is begun at once."""
+        raise NotImplementedError
+
+    def released(self, feed: Feed, release: Release, board: Board, now: float) -> None:
+        """Updates of a table wait."""
+
+    def asked(self, question: Question, board: Board, now: float) -> None:
+        """A question waits."""
+
+    def withdrawn(self, question: Question, board: Board, now: float) -> None:
+        """A question needs no answer any more: its client left, or its deadline passed."""
+
+    def ended(self, task: Task, took_s: float, board: Board, now: float) -> None:
+        """A load or an answer is over."""
+
+    def counters(self) -> dict[str, float]:
+        """What it did, for people."""
+        return {}
+
+
+def in_turn(questions: list[Question]) -> list[Question]:
+    """Questions by priority, and then by arrival."""
+    return sorted(questions, key=lambda question: -question.priority)
+
+
+def toward(question: Question, board: Board) -> Task | None:
+    """What brings a question's answer nearer: the answer itself, or a load that must come before; None: such loads
+    are under way."""
+    if board.ready(question):
+        return Answer(question)
+    missing = board.missing(question)
+    return missing[0] if missing else None
+
+
+def oldest_load(board: Board) -> Load | None:
+    """Load the table whose oldest pending update was released first; None if there is nothing to load."""
+    feed = min(board.loadable(), key=lambda feed: feed.pending[0].at, default=None)
+    return None if feed is None else board.load(feed)
+
+
+def first_toward(questions: list[Question], board: Board) -> Task | None:
+    """What brings the first of these questions nearer for which something can be done."""
+    for question in questions:
+        if (task := toward(question, board)) is not None:
+            return task
+    return None

@@ -1,0 +1,1 @@
+"""The warehouse process and its workers."""
