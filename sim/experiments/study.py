@@ -70,6 +70,7 @@ class StudyPart:
     sections: Callable[..., list[Section]]
     cost: Callable[[GridPoint], float] = lambda point: 1.0  # how long a row takes, in any unit: the longest begin first
     with_data: bool = False  # whether the functions take the data that was given as one more argument
+    seeds: int = 1 << 30  # at most so many: more of a part in which chance has no share show the same again
 
     @classmethod
     def of(cls, module: PartModule, **more: Any) -> StudyPart:
@@ -199,10 +200,10 @@ def run_study(
         ExperimentRun(folder, progress, options=options, spark=spark) as run,
     ):
         sections: list[Section] = []
-        wanted = range(seed, seed + count)
         for part in study.parts:
             if part.name not in parts:
                 continue
+            wanted = range(seed, seed + min(count, part.seeds))
             points, rows = parts[part.name], list[dict[str, Any]]()
             measured = _Rows(run, part, points, wanted)
             for each in wanted:
@@ -325,8 +326,10 @@ def _listed(value: object) -> str:
 
 def _begin(study: Study, quick: bool, parts: Mapping[str, Sequence[GridPoint]], seeds: int) -> list[str]:
     told = []
+    most = {part.name: part.seeds for part in study.parts}
     for part, points in parts.items():
-        size = f"{len(points):,} points, each measured for {seeds} seeds" + (
+        count = min(seeds, most[part])
+        size = f"{len(points):,} points, each measured for {count} seed{'s' * (count > 1)}" + (
             " (a small run, `--quick`)" if quick else ""
         )
         varied = {name: list(dict.fromkeys(point[name] for point in points)) for name in points[0]}
