@@ -55,6 +55,7 @@ class StudyPart:
     sections: Callable[..., list[Section]]
     cost: Callable[[GridPoint], float] = lambda point: 1.0  # how long a row takes, in any unit: the longest begin first
     with_data: bool = False  # whether the functions take the data that was given as one more argument
+    seeds: int = 1 << 30  # at most so many: more of a part in which chance has no share show the same again
 
     @classmethod
     def of(cls, module: PartModule, **more: Any) -> StudyPart:

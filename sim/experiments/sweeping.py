@@ -65,10 +65,10 @@ def run_study(
         ExperimentRun(folder, progress, options=options, spark=spark) as run,
     ):
         sections: list[Section] = []
-        wanted = range(seed, seed + count)
         for part in study.parts:
             if part.name not in parts:
                 continue
+            wanted = range(seed, seed + min(count, part.seeds))
             points, rows = parts[part.name], list[dict[str, Any]]()
             measured = _Rows(run, part, points, wanted)
             for each in wanted:
@@ -86,7 +86,7 @@ def run_study(
 
 
 def seeds_of(study: Study, quick: bool, asked: int | None) -> int:
-    """How many seeds a run takes."""
+    """How many seeds a run takes, of the parts that need so many."""
     return asked or (study.quick_seeds if quick else study.seeds)
 
 
@@ -191,8 +191,10 @@ def _listed(value: object) -> str:
 
 def _begin(study: Study, quick: bool, parts: Mapping[str, Sequence[GridPoint]], seeds: int) -> list[str]:
     told = []
+    most = {part.name: part.seeds for part in study.parts}
     for part, points in parts.items():
-        size = f"{len(points):,} points, each measured for {seeds} seeds" + (
+        count = min(seeds, most[part])
+        size = f"{len(points):,} points, each measured for {count} seed{'s' * (count > 1)}" + (
             " (a small run, `--quick`)" if quick else ""
         )
         varied = {name: list(dict.fromkeys(point[name] for point in points)) for name in points[0]}

@@ -75,8 +75,10 @@ def draw_panels(
     y_log: bool = True,
     share_y: bool = True,
     source: str = "",
+    bands: str = "",
 ) -> Path:
-    """Rows of panels over one x axis; below all what the band is, and where the chart comes from."""
+    """Rows of panels over one x axis; below all what the band is (`bands`, if not of draws), and where the chart comes
+    from."""
     figure, grid = panels(len(rows), max(map(len, rows)), share_y=share_y)
     for axes_row, row in zip(grid, rows, strict=True):
         for axes, panel in zip(axes_row, row, strict=True):
@@ -93,7 +95,7 @@ def draw_panels(
     curves = [curve for row in rows for panel in row for curve in panel.curves]
     _scales(grid, [x for curve in curves for x, _ in curve.points], x_log, y_log, share_y)
     format_axes(grid, x_format, short)
-    below = ". ".join(filter(None, (band_words(curves), source)))
+    below = ". ".join(filter(None, (bands or band_words(curves), source)))
     if below:
         figure.supxlabel(fill(below, 50 * max(map(len, rows))), fontsize=7.5, color=GREY)
     return finish(figure, grid, title, path)

@@ -18,7 +18,7 @@ from hullcast.broker.streams.memory.fitting import (
 )
 from hullcast.broker.streams.memory.worth import LIFETIME, alpha_of
 from hullcast.network.wire.arrays import Floats, Ints
-from hullcast.sim.experiments.studies.caching.curves import DirectWorth, Surface, WalkCurve
+from hullcast.sim.experiments.studies.caching.curves import Surface, WalkCurve
 from hullcast.sim.experiments.studies.caching.models import (
     Autoregressive,
     LinearTrend,
@@ -26,6 +26,7 @@ from hullcast.sim.experiments.studies.caching.models import (
     StreamModel,
     normal_chances,
 )
+from tests.support.heeb_oracles import DirectWorth
 
 SEEDS = range(5)
 

@@ -10,7 +10,7 @@ import pytest
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.steps import read_rows
 from hullcast.sim.experiments.studies import caching, studies
-from hullcast.sim.experiments.studies.caching import joins, live, lookahead, real, split
+from hullcast.sim.experiments.studies.caching import joins, live, lookahead, real, shapes, split
 from hullcast.sim.experiments.studies.caching.configurations import (
     BOUNDS,
     CONFIGURATIONS,
@@ -19,12 +19,18 @@ from hullcast.sim.experiments.studies.caching.configurations import (
     LIFE,
     NOISE,
     OPT,
+    OWN,
     POLICIES,
+    PROB,
     RACED,
+    RAND,
+    SUM,
     WALK,
+    WINDOWS,
     policy_of,
     two_streams,
 )
+from hullcast.sim.experiments.studies.caching.means import interval, mean_claim, ratio_of
 from hullcast.sim.experiments.studies.caching.models import LinearTrend
 from hullcast.sim.experiments.studies.caching.simulated import simulate_join
 from hullcast.sim.experiments.study import PartModule, Sweep
@@ -36,7 +42,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-DATA = tuple(np.rint(112 + 40 * np.sin(np.arange(400) / 7) + 3 * (np.arange(400) % 5)).astype(int).tolist())
+YEAR = np.rint(112 + 40 * np.sin(np.arange(1_500) / 7) + 3 * (np.arange(1_500) % 5)).astype(int)
+DATA = {real.MAXIMA: tuple((YEAR + 60).tolist()), real.MINIMA: tuple(YEAR.tolist())}
 
 
 class Silent:
@@ -47,7 +54,7 @@ class Silent:
     def tasks(self, done: int, known: int) -> None: ...
 
 
-PARTS: dict[str, PartModule] = {"joins": joins, "lookahead": lookahead, "split": split, "live": live}
+PARTS: dict[str, PartModule] = {"shapes": shapes, "joins": joins, "lookahead": lookahead, "split": split, "live": live}
 
 
 def small(part: PartModule, seeds: int = 2, **sizes: Any) -> Sweep:
@@ -85,7 +92,8 @@ def test_walks_have_steps_of_variance_one() -> None:
 
 
 def test_a_row_depends_on_nothing_but_its_point_and_its_seed() -> None:
-    for point in ({"configuration": "ROOF", "memory": 10, "policy": name, "steps": 150} for name in POLICIES):
+    for name in POLICIES:
+        point = {"configuration": "ROOF", "memory": 10, "policy": name, "steps": 300, "window": OWN}
         assert joins.measure(point, 1) == joins.measure(point, 1)
     point = {"stream": "walk", "memory": 50, "policy": "HEEB", "arrivals": 4_000}
     assert live.measure(point, 1) == live.measure(point, 1)
@@ -104,50 +112,93 @@ def test_nobody_has_more_results_than_opt_offline_and_heeb_more_than_those_who_k
         assert results[mine] > max(results[name] for name in results if name not in (OPT, FLOW) and "HEEB" not in name)
 
 
+def test_with_the_sum_of_the_bounds_as_window_life_beats_prob() -> None:
+    results = {
+        (window, name): joins.measure(
+            {"configuration": "FLOOR", "memory": 10, "policy": name, "steps": 1_500, "window": window}, 1
+        )["results"]
+        for window in WINDOWS
+        for name in (RAND, PROB, LIFE)
+    }
+    assert results[SUM, LIFE] > 1.1 * results[SUM, PROB]
+    for window in WINDOWS:
+        assert results[window, RAND] > max(results[window, PROB], results[window, LIFE])
+
+
+def test_means_are_compared_by_their_intervals() -> None:
+    low, mean, high = interval([1.0, 2.0, 3.0])
+    assert (low, mean, high) == pytest.approx((2 - 4.3027 / 3**0.5, 2, 2 + 4.3027 / 3**0.5), rel=1e-4)
+    assert interval([5.0]) == (5.0, 5.0, 5.0)
+    assert ratio_of([2.0, 4.0, 6.0], [1.0, 2.0, 3.0]) == pytest.approx((2.0, 2.0, 2.0)), "the same in every draw"
+    assert ratio_of([0.0], [0.0]) == (1.0, 1.0, 1.0)
+    clear = mean_claim("A", "has more than B", [11.0, 12.0, 13.0], [[1.0, 1.0, 1.0], [10.0, 11.0, 12.0]])
+    assert clear.holds
+    assert clear.counted
+    assert "more in 3 of 3 draws" in clear.ours
+    open_question = mean_claim("A", "has more than B", [11.0, 9.0, 13.0], [[10.0, 11.0, 10.0]])
+    assert open_question.unknown
+    assert not open_question.counted
+    assert not mean_claim("A", "has more than B", [9.0, 9.1, 9.2], [[10.0, 10.0, 10.1]]).holds
+
+
 def test_sections_judge_every_claim_of_the_thesis(tmp_path: Path) -> None:
-    ten, by_memory = joins.sections(small(joins, steps=250), tmp_path)
-    told = {(of.subject, of.workload, of.statement) for of in ten.claims}
+    ten, by_memory, by_window = joins.sections(small(joins, steps=400), tmp_path)
+    told = {(of.subject, of.workload, of.statement): of for of in ten.claims}
     for configuration in CONFIGURATIONS:
-        assert (HEEB, configuration, "produces more than LRU, RAND, PROB and LIFE") in told
-        assert (HEEB, configuration, "produces at least as much as FlowExpect") in told
-    assert len(by_memory.claims) == 3 * len(CONFIGURATIONS) + 3
+        assert told[HEEB, configuration, "produces more than RAND, PROB and LIFE"].item == "Figure 3.9"
+    assert {of.item for of in by_memory.claims} == set(by_memory.items)
+    assert len(by_window.claims) == 2 * 3
     (ahead,) = lookahead.sections(small(lookahead, seeds=1), tmp_path)
     assert len(ahead.claims) == 2
-    (divided,) = split.sections(small(split, steps=400), tmp_path)
-    assert all(claim.holds for claim in divided.claims)
+    (divided,) = split.sections(small(split, steps=600), tmp_path)
+    assert not any(claim.counted and not claim.holds for claim in divided.claims if claim.subject == HEEB)
     (running,) = live.sections(small(live, seeds=1, arrivals=3_000), tmp_path)
     assert len(running.claims) == len(live.STREAMS) * 3
-    for section in (by_memory, ahead, divided, running):
+    for section in (ten, by_memory, ahead, divided, running):
         assert all(path.read_bytes().startswith(b"\x89PNG") for path in section.pictures.values())
 
 
+def test_benefits_are_as_the_thesis_describes_them(tmp_path: Path) -> None:
+    benefits, walks, noise = shapes.sections(small(shapes, seeds=1), tmp_path)
+    assert all(claim.holds for claim in benefits.claims)
+    assert [claim.holds for claim in walks.claims] == [True, True, False, True], "two steps of drift 2 show no peak"
+    assert [list(section.items) for section in (walks, noise)] == [["Figure 3.7"], ["Figure 3.8"]]
+    wrong = [{**row, "seed": 0, **({"3": 0.0} if row["figure"] == shapes.JOINED else {})}
+             for row in small(shapes, seeds=1).rows]  # fmt: skip
+    assert not all(claim.holds for claim in shapes.sections(Sweep(wrong), tmp_path)[0].claims), "they can fail"
+
+
 def test_temperatures_are_read_and_judged(tmp_path: Path) -> None:
-    (tmp_path / real.FILE).write_text(
-        '"Date","Temp"\n' + "".join(f'"1981-01-01",{value / 10}\n' for value in DATA), "utf-8"
-    )
+    for series, name in real.FILES.items():
+        lines = "".join(f'"1981-01-01",{value / 10}\n' for value in DATA[series])
+        (tmp_path / name).write_text('"Date","Temp"\n' + lines, "utf-8")
     assert real.temperatures(tmp_path) == DATA
     study = caching.STUDY.given(tmp_path)
     assert "real" in parts_of(study, quick=True)
     assert study.folder == tmp_path
-    points = [{**point, "memory": memory} for point in real.points(True, DATA) for memory in [point["memory"] // 10]]
-    points = [point for point in points if point["memory"] < 20]
-    found = Sweep([{**point, "seed": 0, **real.measure(point, 0, DATA)} for point in points])
-    (section,) = real.sections(found, tmp_path, DATA)
-    hits = {name: found.middle("hits", policy=name, memory=10) for name in real.POLICIES}
-    assert max(hits.values()) == hits[real.LFD]
-    assert "400 daily temperatures" in section.workload
-    (tmp_path / real.FILE).write_text("Date,Temp\n1981-01-01,warm\n", "utf-8")
+    found = Sweep([{**point, "seed": 0, **real.measure(point, 0, DATA)} for point in real.points(True, DATA)])
+    hits, surface = real.sections(found, tmp_path, DATA)
+    at_ten = {name: found.middle("hits", series=real.MAXIMA, policy=name, memory=10) for name in real.POLICIES}
+    assert max(at_ten.values()) == at_ten[real.LFD]
+    assert not hits.claims[0].holds, "not the series of the thesis"
+    for section in (hits, surface):
+        assert all(path.read_bytes().startswith(b"\x89PNG") for path in section.pictures.values())
+    (tmp_path / real.FILES[real.MINIMA]).write_text("Date,Temp\n1981-01-01,warm\n", "utf-8")
     with pytest.raises(UsageError, match="a date and a temperature"):
         real.temperatures(tmp_path)
     with pytest.raises(UsageError, match="not found; leave out --data"):
         real.temperatures(tmp_path / "elsewhere")
 
 
-def test_real_temperatures_are_those_of_ten_years() -> None:
-    data = real.temperatures(shared(real.FILE).parent)
-    assert len(data) == 3_650
-    model = real.fitted_ar1(np.array(data))
-    assert (round(model.factor, 2), round(model.constant / 10, 2), round(model.sd / 10, 2)) == (0.77, 2.52, 2.57)
+def test_real_temperatures_are_those_of_the_thesis() -> None:
+    data = real.temperatures(shared(real.FILES[real.MAXIMA]).parent)
+    fits = {
+        series: (round(model.factor, 2), round(model.constant / 10, 2), round(model.sd / 10, 2))
+        for series, values in data.items()
+        for model in [real.fitted_ar1(np.array(values))]
+    }
+    assert [len(values) for values in data.values()] == [3_650, 3_650]
+    assert fits == {real.MAXIMA: (0.72, 5.59, 4.23), real.MINIMA: (0.77, 2.52, 2.57)}
 
 
 def test_spark_measures_the_look_ahead_as_we_do_without_it(spark: SparkSession, tmp_path: Path) -> None:

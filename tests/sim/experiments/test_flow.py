@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 
 import networkx as nx
@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from hullcast.network.wire.arrays import Ints
 from hullcast.sim.experiments.studies.caching.flow import FlowExpect, OptOffline, Stay, best_stays, cheapest_flow
-from hullcast.sim.experiments.studies.caching.models import Chances, LinearTrend, Stationary, uniform_chances
+from hullcast.sim.experiments.studies.caching.models import Chances, LinearTrend, uniform_chances
 from hullcast.sim.experiments.studies.caching.policy import Candidates, R, S
 from hullcast.sim.experiments.studies.caching.rivals import Lfd, Lru, Prob, Rand
-from hullcast.sim.experiments.studies.caching.simulated import as_join, simulate_cache, simulate_join
+from hullcast.sim.experiments.studies.caching.simulated import simulate_cache, simulate_join
+from tests.support.heeb_oracles import Stationary, as_join
 
 
 @st.composite
@@ -102,7 +103,6 @@ class Announced:
     """A stream whose chances are given step by step."""
 
     steps: list[dict[int, float]]
-    independent: bool = field(default=True, init=False)
 
     def ahead(self, dt: int, now: int, last: int) -> Chances:
         each = np.zeros(10)

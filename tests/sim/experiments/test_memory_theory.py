@@ -11,48 +11,37 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from hullcast.broker.streams.memory.worth import alpha_of
 from hullcast.network.wire.arrays import Floats, Ints
-from hullcast.sim.experiments.studies.caching.benefit import (
-    caching_benefit,
-    chances_ahead,
-    dominated_subset,
-    dominates,
-    joining_benefit,
-    strongly_dominates,
-    windowed,
-)
-from hullcast.sim.experiments.studies.caching.curves import (
-    DirectWorth,
-    SteadyWorth,
-    Surface,
-    TrendCurve,
-    WalkCurve,
-    worth_for,
-)
-from hullcast.sim.experiments.studies.caching.heeb import (
-    alpha_for,
-    estimated,
-    lifetime_for,
-    next_caching,
-    next_joining,
-    steps_for,
-    survival,
-    windowed_joining,
-)
+from hullcast.sim.experiments.studies.caching.benefit import chances_ahead, dominates, joining_benefit
+from hullcast.sim.experiments.studies.caching.curves import Surface, TrendCurve, WalkCurve, steps_for, worth_for
 from hullcast.sim.experiments.studies.caching.models import (
     Autoregressive,
     Chances,
-    KnownSequence,
     LinearTrend,
     RandomWalk,
-    Stationary,
     StreamModel,
     normal_chances,
     uniform_chances,
 )
 from hullcast.sim.experiments.studies.caching.policy import Candidates, Heeb, MemoryPolicy, ObservedHeeb, S
-from hullcast.sim.experiments.studies.caching.rivals import A0, Lfd, Lru, Prob, Rand
-from hullcast.sim.experiments.studies.caching.simulated import as_join, simulate_cache, simulate_join
+from hullcast.sim.experiments.studies.caching.rivals import Lfd, Lru, Prob, Rand
+from hullcast.sim.experiments.studies.caching.simulated import simulate_cache, simulate_join
+from tests.support.heeb_oracles import (
+    A0,
+    DirectWorth,
+    KnownSequence,
+    Stationary,
+    as_join,
+    cached_benefit,
+    dominated_subset,
+    estimated,
+    next_caching,
+    next_joining,
+    survival,
+    windowed,
+    windowed_joining,
+)
 
 alphas = st.sampled_from([0.7, 2.0, 5.0, 12.0])
 weights = st.lists(st.integers(0, 5), min_size=1, max_size=6).filter(lambda each: sum(each) > 0)
@@ -131,11 +120,11 @@ def first_use_by_enumeration(model: StreamModel, each: list[int], value: int, st
 @settings(deadline=None, max_examples=30)
 def test_the_benefit_of_caching_on_a_walk_is_the_chance_of_a_first_visit(each: list[int], value: int) -> None:
     model = RandomWalk(chances(each))
-    told = caching_benefit(model, whole(value), 4, 0, 0)[0]
+    told = cached_benefit(model, whole(value), 4, 0, 0)[0]
     assert told == pytest.approx(np.cumsum(first_use_by_enumeration(model, each, value, 4, 0)), abs=1e-9)
 
 
-@given(weights, st.integers(0, 5), alphas, st.integers(-4, 12), st.booleans())
+@given(weights, st.sampled_from([1, 3, 5]), alphas, st.integers(-4, 12), st.booleans())
 @settings(deadline=None, max_examples=150)
 def test_every_form_of_heeb_is_the_direct_sum(
     each: list[int], which: int, alpha: float, last: int, caching: bool
@@ -149,7 +138,7 @@ def test_every_form_of_heeb_is_the_direct_sum(
 @pytest.mark.parametrize("alpha", [1.0, 4.0])
 def test_the_curve_of_a_walk_is_the_direct_sum_of_first_visits(alpha: float) -> None:
     model, values = RandomWalk(normal_chances(1.0)), np.arange(-8, 9)
-    direct = estimated(caching_benefit(model, values, 40, 0, 0), alpha)
+    direct = estimated(cached_benefit(model, values, 40, 0, 0), alpha)
     assert WalkCurve(model, alpha, caching=True).of(values, 0, 0) == pytest.approx(direct, abs=2e-3 * exp(-1 / alpha))
 
 
@@ -189,7 +178,7 @@ def test_windows_are_weighed_as_in_the_example_of_the_thesis() -> None:
     """p = 0.50 for 1 step, 0.49 for 50, 0.01 for 51: neither PROB's order nor LIFE's, but the second first."""
     p, left = np.array([0.50, 0.49, 0.01]), np.array([1, 50, 51])
     benefit = windowed(p[:, None] * np.arange(1, 61), left)
-    told = estimated(benefit, alpha_for(10.0), left)
+    told = estimated(benefit, alpha_of(10.0), left)
     assert np.argsort(-told).tolist() == [1, 0, 2]
     assert np.argsort(-p)[0] == 0, "PROB prefers the first"
     assert (p * left)[2] > (p * left)[0], "LIFE prefers the last to the first"
@@ -222,7 +211,7 @@ def test_the_exact_surface_is_the_direct_sum() -> None:
     surface = Surface(model, alpha, points=0)
     assert surface.of(values, 0, 13) == pytest.approx(DirectWorth(model, alpha, False).of(values, 0, 13), abs=1e-6)
     cached = Surface(model, alpha, points=0, caching=True).of(values, 0, 13)
-    direct = estimated(caching_benefit(model, values, 60, 0, 13), alpha)
+    direct = estimated(cached_benefit(model, values, 60, 0, 13), alpha)
     assert cached == pytest.approx(direct, abs=0.02 * direct.max())
 
 
@@ -234,7 +223,7 @@ def test_heeb_never_contradicts_dominance(rows: list[list[int]], alpha: float) -
     for x, y in product(range(len(rows)), repeat=2):
         if dominates(benefit[x], benefit[y]):
             assert worth[x] >= worth[y] - 1e-12
-        if strongly_dominates(benefit[x], benefit[y]):
+        if (benefit[x] > benefit[y]).all():
             assert worth[x] > worth[y]
 
 
@@ -261,8 +250,8 @@ def test_a_dominated_subset_is_what_heeb_drops_too(rows: list[list[int]], at_mos
 
 @given(st.floats(1.1, 500.0))
 def test_alpha_gives_back_the_mean_lifetime(lifetime: float) -> None:
-    alpha = alpha_for(lifetime)
-    assert lifetime_for(alpha) == pytest.approx(lifetime)
+    alpha = alpha_of(lifetime)
+    assert 1.0 / (1.0 - exp(-1.0 / alpha)) == pytest.approx(lifetime)
     assert 1.0 + survival(alpha, steps_for(alpha)).sum() == pytest.approx(lifetime, rel=1e-6)
 
 
@@ -286,7 +275,7 @@ class ByHand(MemoryPolicy):
 def test_heeb_hits_as_often_as_the_optimum_on_stationary_references(seed: int, memory: int, each: list[int]) -> None:
     some = Chances(0, np.array(each) / sum(each))
     references = some.drawn(120, np.random.default_rng(seed))
-    heeb = Heeb(SteadyWorth(some, 5.0, caching=True))
+    heeb = Heeb(DirectWorth(Stationary(some), 5.0, True))
     assert simulate_cache(heeb, references, memory).tolist() == simulate_cache(A0(some), references, memory).tolist()
 
 
@@ -304,7 +293,7 @@ def test_heeb_is_prob_on_stationary_streams_of_known_chances(seed: int, memory: 
             values, sides = candidates.values, candidates.sides
             return np.where(sides == 0, of_s.of(values), of_r.of(values))
 
-    heeb = Heeb(SteadyWorth(of_r, 7.0, caching=False), SteadyWorth(of_s, 7.0, caching=False))
+    heeb = Heeb(DirectWorth(Stationary(of_r), 7.0, False), DirectWorth(Stationary(of_s), 7.0, False))
     assert simulate_join(heeb, r, s, memory).results.tolist() == simulate_join(Known(), r, s, memory).results.tolist()
 
 
@@ -404,7 +393,7 @@ def test_observed_lifetimes_set_alpha() -> None:
     r, s = t - 1 + noise[0].drawn(1_500, chance), t + noise[1].drawn(1_500, chance)
     of_r, of_s = LinearTrend(1, -1, noise[0]), LinearTrend(1, 0, noise[1])
     observed = simulate_join(ObservedHeeb(of_r, of_s, 10), r, s, 10).after(40)
-    alpha = alpha_for(5.0)  # ten tuples, two of which go in every step
+    alpha = alpha_of(5.0)  # ten tuples, two of which go in every step
     fixed = simulate_join(Heeb(worth_for(of_r, alpha), worth_for(of_s, alpha)), r, s, 10).after(40)
     rand = simulate_join(Rand(np.random.default_rng(1), (15, 10)), r, s, 10).after(40)
     assert observed == pytest.approx(fixed, rel=0.03)

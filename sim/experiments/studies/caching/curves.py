@@ -1,6 +1,12 @@
-"""HEEB precomputed: what H of any value is, looked up.
+"""HEEB, the heuristic of estimated expected benefit: what a tuple should produce while it is kept, looked up.
 
-    SteadyWorth    stationary streams: a formula of the value's chance
+    H_x = sum over dt >= 1 of (B_x(dt) - B_x(dt - 1)) L(dt),    L(dt) = exp(-dt / alpha)
+
+L estimates the chance that x is still kept dt steps from now. alpha is such that the mean lifetime by this estimate,
+1 / (1 - exp(-1 / alpha)), is the one observed. The tuple of smallest H is dropped. As L is the same for all tuples and
+never rises, H_x >= H_y wherever B_x dominates B_y: HEEB makes every decision that dominance makes (Xie (2007),
+section 3.4.3). Precomputed:
+
     TrendCurve     linear trends: a curve over v - f(t), filled by stepping in time and value at once
     WalkCurve      random walks: a curve h1 over v - x_t (Theorem 11)
     Surface        AR(1): a surface h2 over (v, x_t), by bicubic interpolation between 5 x 5 points
@@ -12,28 +18,24 @@ first times, every time that v is shown is the first or follows the first: G(x, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import ceil, exp, expm1
+from math import ceil, exp, log
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from hullcast.sim.experiments.studies.caching.benefit import caching_benefit, joining_benefit
-from hullcast.sim.experiments.studies.caching.heeb import estimated, steps_for
 from hullcast.sim.experiments.studies.caching.models import (
     Autoregressive,
-    Chances,
     LinearTrend,
     RandomWalk,
-    Stationary,
-    StreamModel,
     normal_below,
 )
 
 if TYPE_CHECKING:
     from hullcast.network.wire.arrays import Floats, Ints
+    from hullcast.sim.experiments.studies.caching.models import StreamModel
 
-#: Control points of a surface in each direction, and how far they reach, in standard deviations of the stream.
+#: Control points of a surface in each direction, and how far they reach, in standard deviations of the stream, where
+#: the values of the stream are not known.
 POINTS, REACH = 5, 3.0
 _LONGEST_CURVE = 1 << 15
 
@@ -46,46 +48,21 @@ class Worth(Protocol):
 
 
 def worth_for(model: StreamModel, alpha: float, *, caching: bool = False, points: int = POINTS) -> Worth:
-    """The fastest form that there is for a model; `points`: those of a surface."""
+    """The form that there is for a model; `points`: those of a surface."""
     match model:
-        case Stationary():
-            return SteadyWorth(model.chances, alpha, caching)
-        case LinearTrend() if model.slope >= 1 and model.slope == int(model.slope):
+        case LinearTrend():
             return TrendCurve(model, alpha, caching=caching)
         case RandomWalk():
             return WalkCurve(model, alpha, caching=caching)
         case Autoregressive():
             return Surface(model, alpha, caching=caching, points=points)
         case _:
-            return DirectWorth(model, alpha, caching)
+            raise TypeError(f"no form of H is known for {model}")
 
 
-@dataclass(frozen=True, slots=True)
-class DirectWorth:
-    """The direct sum: for any model, slow."""
-
-    model: StreamModel
-    alpha: float
-    caching: bool
-
-    def of(self, values: Ints, now: int, last: int) -> Floats:
-        benefit = (caching_benefit if self.caching else joining_benefit)(
-            self.model, values, steps_for(self.alpha), now, last
-        )
-        return estimated(benefit, self.alpha)
-
-
-@dataclass(frozen=True, slots=True)
-class SteadyWorth:
-    """p / (e^(1/alpha) - 1), and for caching p / (e^(1/alpha) - 1 + p)."""
-
-    chances: Chances
-    alpha: float
-    caching: bool
-
-    def of(self, values: Ints, now: int, last: int) -> Floats:
-        p = self.chances.of(values)
-        return p / (expm1(1.0 / self.alpha) + (p if self.caching else 0.0))
+def steps_for(alpha: float, exactly: float = 1e-10) -> int:
+    """How many steps matter: what comes later adds less than `exactly` to any H."""
+    return max(1, int(np.ceil(-alpha * log(exactly * (1.0 - exp(-1.0 / alpha))))))
 
 
 class TrendCurve:
@@ -140,15 +117,19 @@ class WalkCurve:
 
 
 class Surface:
-    """H by a value and the value shown last, of an AR(1) stream; beyond `REACH` the surface is that of the edge.
+    """H by a value and the value shown last, of an AR(1) stream, both within a domain; beyond it the surface is that of
+    the edge.
 
     `points` in each direction: 5 as in Xie (2007); more are more exact. `points=0` keeps none, and computes each.
     """
 
-    def __init__(self, model: Autoregressive, alpha: float, *, caching: bool = False, points: int = POINTS) -> None:
+    def __init__(
+        self, model: Autoregressive, alpha: float, *, caching: bool = False, points: int = POINTS,
+        domain: tuple[float, float] | None = None,
+    ) -> None:  # fmt: skip
         self._model, self._alpha, self._caching, self._points = model, alpha, caching, points
-        self._low = model.mean - REACH * model.spread
-        self._wide = 2 * REACH * model.spread
+        low, high = domain or (model.mean - REACH * model.spread, model.mean + REACH * model.spread)
+        self._low, self._wide = low, high - low
         if points:
             grid = self._low + self._wide * np.arange(points) / (points - 1)
             table = np.stack([self.exact(grid, last) for last in grid.tolist()], axis=1)  # (value, last)

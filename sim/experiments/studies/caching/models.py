@@ -1,18 +1,15 @@
 """What is known of a stream that shows one whole number a step: the chances of its future values.
 
-    Stationary       the same chances in every step
     LinearTrend      slope * t + base, rounded, plus noise that is drawn anew in every step
     RandomWalk       the value before, plus drift, plus a step that is drawn anew
     Autoregressive   AR(1): constant + factor * the value before, plus normal noise, rounded
-    KnownSequence    what will come is known (offline)
 
-The first two and the last are *independent*: what was shown says nothing about what comes. (Xie (2007), section 3.5;
-values on another grid, say of a tenth of a degree, are whole numbers of that grid.)
+(Xie (2007), section 3.5; values on another grid, say of a tenth of a degree, are whole numbers of that grid.)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import erf, sqrt
 from typing import TYPE_CHECKING, Protocol
 
@@ -77,23 +74,8 @@ def normal_below(edges: Floats) -> Floats:
 class StreamModel(Protocol):
     """Answers: which value will be shown dt steps from now?"""
 
-    @property
-    def independent(self) -> bool:
-        """Whether what was shown says nothing about what comes."""
-
     def ahead(self, dt: int, now: int, last: int) -> Chances:
         """The chances of the value at now + dt (dt >= 1), where `last` was shown now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stationary:
-    """The same chances in every step."""
-
-    chances: Chances
-    independent: bool = field(default=True, init=False)
-
-    def ahead(self, dt: int, now: int, last: int) -> Chances:
-        return self.chances
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +85,6 @@ class LinearTrend:
     slope: float
     base: float
     noise: Chances
-    independent: bool = field(default=True, init=False)
 
     def trend(self, t: int) -> int:
         """f(t)."""
@@ -118,7 +99,6 @@ class RandomWalk:
     """Each value is the one before plus a step; a drift is part of the chances of steps."""
 
     steps: Chances
-    independent: bool = field(default=False, init=False)
 
     def ahead(self, dt: int, now: int, last: int) -> Chances:
         far, power, left = Chances(0, np.ones(1)), self.steps, dt
@@ -136,7 +116,6 @@ class Autoregressive:
     factor: float
     constant: float
     sd: float
-    independent: bool = field(default=False, init=False)
 
     @property
     def mean(self) -> float:
@@ -156,17 +135,3 @@ class Autoregressive:
     def ahead(self, dt: int, now: int, last: int) -> Chances:
         mean, sd = self.expected(dt, last)
         return normal_chances(sd, mean=mean)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KnownSequence:
-    """All values are known, the first at t = 0; after the last none comes."""
-
-    values: Ints
-    independent: bool = field(default=True, init=False)
-
-    def ahead(self, dt: int, now: int, last: int) -> Chances:
-        at = now + dt
-        if at >= len(self.values):
-            return Chances(0, np.zeros(1))
-        return Chances(int(self.values[at]), np.ones(1))

@@ -1,7 +1,7 @@
 """What a policy of bounded memory is: it says which tuples go, for joins and caches alike. Pure.
 
-These work on whole steps and whole numbers, as experiments and proofs do. What runs in a server decides by the same
-formulas in compiled form (worth.py).
+These work on whole steps and whole numbers, with streams that are known, as experiments and proofs do. What runs in a
+server is `broker/streams/memory`, compiled, with streams that it has to guess: the part `live` measures that one.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
+from hullcast.broker.streams.memory.worth import alpha_of
 from hullcast.sim.experiments.studies.caching.curves import worth_for
-from hullcast.sim.experiments.studies.caching.heeb import alpha_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +106,7 @@ class ObservedHeeb(MemoryPolicy):
     def worth(self, candidates: Candidates, now: int) -> Floats:
         rung = max(1, round(10 * log(max(self._lifetime, 1.05))))  # lifetimes a tenth apart are taken for the same
         if rung not in self._made:
-            alpha = alpha_for(float(np.exp(rung / 10)))
+            alpha = alpha_of(float(np.exp(rung / 10)))
             self._made[rung] = Heeb(
                 *(None if model is None else worth_for(model, alpha, caching=self._caching) for model in self._models)
             )

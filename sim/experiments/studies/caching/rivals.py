@@ -3,7 +3,6 @@
     RAND    by chance                                       LRU   the one not used for the longest time
     PROB    the value that the other stream showed least often; in a cache that is LFU
     LIFE    PROB's share times the steps that are left of the window
-    A0      the least likely value, for stationary streams whose chances are known
     LFD     the one that will be referenced last (offline, for caches: the optimum)
 
 RAND and PROB may know a window, too; then what is out of it goes first. (Das, Gehrke, Riedewald, *Approximate join
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hullcast.network.wire.arrays import Floats, Ints
-    from hullcast.sim.experiments.studies.caching.models import Chances
 
 #: No window: as many steps as any tuple may stay.
 FOR_EVER = 1 << 40
@@ -116,18 +114,6 @@ class LifeInWindow(CountedValues):
     def worth(self, candidates: Candidates, now: int) -> Floats:
         left = np.maximum(steps_left(candidates, self._windows, now), 0)
         return np.where(left > 0, self.of_others(candidates) * left, -1.0)
-
-
-class A0(MemoryPolicy):
-    """The least likely value goes, by known chances: optimal for caches of stationary streams."""
-
-    name: ClassVar[str] = "A0"
-
-    def __init__(self, chances: Chances) -> None:
-        self._chances = chances
-
-    def worth(self, candidates: Candidates, now: int) -> Floats:
-        return self._chances.of(candidates.values)
 
 
 class Lfd(MemoryPolicy):

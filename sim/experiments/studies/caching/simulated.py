@@ -67,17 +67,3 @@ def simulate_cache(policy: MemoryPolicy, references: Ints, memory: int) -> Ints:
         if len(kept.values) > memory:
             kept = kept.without(policy.dropped(kept, 1, now))
     return hits
-
-
-def as_join(references: Ints) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """A caching problem as one of joining: the i-th occurrence of v becomes (v, i - 1) in the reference stream, and the
-    tuple that is fetched, or in the cache, becomes (v, i) in a supply stream. Hits are results (Xie (2007), Theorem 7).
-    """
-    seen: dict[int, int] = {}
-    reference, supply = [], []
-    for value in references.tolist():
-        before = seen.get(value, 0)
-        reference.append((value, before))
-        supply.append((value, before + 1))
-        seen[value] = before + 1
-    return reference, supply

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from hullcast.sim.experiments.studies.caching.configurations import CITED, HEEB, OBSERVED, policy_of, trending
+from hullcast.sim.experiments.studies.caching.means import BANDS, NOTE, bands, interval, mean_claim
 from hullcast.sim.experiments.studies.caching.models import normal_chances
 from hullcast.sim.experiments.studies.caching.simulated import simulate_join
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
@@ -38,21 +40,19 @@ def measure(point: GridPoint, seed: int) -> dict[str, float]:
 def sections(found: Sweep, folder: Path) -> list[Section]:
     """One."""
     panels = [
-        Panel(title, [BandCurve(name, [(x, list(values)) for x, values in found.where(**fixed).along(
-            parameter, "share of R", policy=name)]) for name in (HEEB, OBSERVED)], "share of R",
-            level=(0.5, "half"))
+        Panel(title, [BandCurve(name, bands(found.where(**fixed), parameter, "share of R", policy=name))
+                      for name in (HEEB, OBSERVED)], "share of R", level=(0.5, "half"))
         for parameter, fixed, title in (
             ("lag", {"ratio": 1}, "R is behind S by x steps"),
             ("ratio", {"lag": 0}, "noise of S is x times as wide"),
         )
     ]  # fmt: skip
     picture = folder / "caching-split.png"
-    draw_panels([panels], picture, title="Memory that tuples of R have", x_label="x", y_log=False)
-    table = [["share of R", *(f"{lag} behind" for lag in LAGS), *(f"S {ratio}x as wide" for ratio in RATIOS[1:])]]
+    draw_panels([panels], picture, title="Memory that tuples of R have", x_label="x", y_log=False, bands=BANDS)
+    table = [["mean share of R", *(f"{lag} behind" for lag in LAGS), *(f"S {ratio}x as wide" for ratio in RATIOS[1:])]]
     for name in (HEEB, OBSERVED):
-        row = [f"{found.middle('share of R', policy=name, lag=lag, ratio=1):.0%}" for lag in LAGS]
-        row += [f"{found.middle('share of R', policy=name, lag=0, ratio=ratio):.0%}" for ratio in RATIOS[1:]]
-        table.append([name, *row])
+        by_lag, by_ratio = _shares(found, name)
+        table.append([name, *(f"{fmean(each):.0%}" for each in (*by_lag.values(), *list(by_ratio.values())[1:]))])
     return [
         Section(
             "caching-split",
@@ -60,28 +60,41 @@ def sections(found: Sweep, folder: Path) -> list[Section]:
             f"As TOWER, but alike: noise within {BOUND}, a standard deviation of {SD:g}, no lag, unless varied; a "
             f"memory of {MEMORY}.",
             "HEEB allocates less memory to streams that lag behind or have large variances.",
-            found.judged(_claims),
+            [claim for name in (HEEB, OBSERVED) for claim in _claims(found, name)],
             pictures={"The share of memory that tuples of R have, by lag and by width of noise": picture},
             figures=[table],
+            notes=[NOTE],
             cited=CITED,
+            items=("Figure 3.15",),
         )
     ]
 
 
-def _claims(found: Sweep) -> list[Claim]:
-    judged = []
-    for name in (HEEB, OBSERVED):
-        by_lag = [found.middle("share of R", policy=name, lag=lag, ratio=1) for lag in LAGS]
-        by_ratio = [found.middle("share of R", policy=name, lag=0, ratio=ratio) for ratio in RATIOS]
-        judged += [
-            Claim(name, f"gives streams that are alike the same memory, within {ROOM:.0%}", f"{by_lag[0]:.0%}",
-                  abs(by_lag[0] - 0.5) <= ROOM, "of equal ones the oldest goes, and R comes first in each step",
-                  value=by_lag[0], form="{:.0%}".format),
-            Claim(name, "gives R the less memory the farther it is behind, at 0, 2 and 4 steps",
-                  ", ".join(f"{each:.0%}" for each in by_lag[::2]), by_lag[0] > by_lag[2] > by_lag[4] - 1e-9,
-                  value=by_lag[0] - by_lag[4], form="{:.2f}".format),
-            Claim(name, "gives S the less memory the wider its noise, 1, 2 and 4 times",
-                  ", ".join(f"{1 - by_ratio[at]:.0%}" for at in (0, 1, 3)), by_ratio[0] < by_ratio[1] < by_ratio[3],
-                  value=by_ratio[3] - by_ratio[0], form="{:.2f}".format),
-        ]  # fmt: skip
+def _shares(found: Sweep, name: str) -> tuple[dict[int, list[float]], dict[int, list[float]]]:
+    """By lag, and by the width of the noise of S."""
+    return (
+        {lag: found.values("share of R", policy=name, lag=lag, ratio=1) for lag in LAGS},
+        {ratio: found.values("share of R", policy=name, lag=0, ratio=ratio) for ratio in RATIOS},
+    )
+
+
+def _claims(found: Sweep, name: str) -> list[Claim]:
+    by_lag, by_ratio = _shares(found, name)
+    low, half, high = interval(by_lag[0])
+    judged = [
+        Claim(name, f"gives streams that are alike the same memory, within {ROOM:.0%}", f"{half:.1%}",
+              low >= 0.5 - ROOM and high <= 0.5 + ROOM, "of equal ones the oldest goes, and R comes first in each step",
+              value=half, form="{:.1%}".format)
+    ]  # fmt: skip
+    for less, more in ((0, 2), (2, 4)):
+        judged.append(
+            mean_claim(name, f"gives R less memory when it is {more} steps behind than {less}", by_lag[less],
+                       [by_lag[more]], paper="less memory to streams that lag behind")
+        )  # fmt: skip
+    for less, more in ((1, 2), (2, 4)):
+        judged.append(
+            mean_claim(name, f"gives S less memory when its noise is {more} times as wide than {less}",
+                       [1 - share for share in by_ratio[less]], [[1 - share for share in by_ratio[more]]],
+                       paper="or have large variances")
+        )  # fmt: skip
     return judged
