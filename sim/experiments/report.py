@@ -98,7 +98,7 @@ def _cell(claim: Claim) -> str:
     """What was found, marked; where draws disagree, in how many it holds."""
     held, of = claim.draws or (1, 1)
     split = f" ({held} of {of})" if 0 < held < of else ""
-    return _marked(claim.ours, claim.holds or bool(claim.unknown), claim.given) + split
+    return _marked(claim.ours, claim.holds or bool(claim.unknown or claim.incomparable), claim.given) + split
 
 
 def _reasons(claims: Sequence[Claim]) -> list[str]:
@@ -113,7 +113,10 @@ def _reasons(claims: Sequence[Claim]) -> list[str]:
         unknown = [claim for claim in mine if claim.unknown]
         if unknown:
             found.append(f"- Not measurable here: *{statement}* ({_who(unknown)}): {unknown[0].unknown}.")
-        failing = [claim for claim in mine if not claim.holds and not claim.unknown]
+        incomparable = [claim for claim in mine if claim.incomparable]
+        if incomparable:
+            found.append(f"- Not comparable: *{statement}* ({_who(incomparable)}): {incomparable[0].incomparable}.")
+        failing = [claim for claim in mine if claim.counted and not claim.holds]
         if failing:
             told = "Holds in some draws only" if all(_in_some(claim) for claim in failing) else "Does not hold"
             found.append(f"- {told}: *{statement}*, because " + "; ".join(_because(failing)) + ".")
