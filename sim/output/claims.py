@@ -36,6 +36,14 @@ class Claim:
     item: str = ""  # what of the source it is about, such as "Figure 4.7(i)", where a section is about several
     paper: str = ""  # the source's value, or its words
 
+    @classmethod
+    def of(
+        cls, subject: str, statement: str, value: float, holds: bool, because: str = "",
+        form: Callable[[float], str] = number, **more: Any,
+    ) -> Claim:  # fmt: skip
+        """A claim whose figure is one number."""
+        return cls(subject, statement, form(value), holds, because, value=value, form=form, **more)
+
     @property
     def counted(self) -> bool:
         """Whether the verdict says something about the world."""

@@ -28,8 +28,9 @@ class _Readers(RuleBasedStateMachine):
     """Readers, updates, computations and pruning in any order. The oracle keeps all versions that ever were, and what
     is in each of them."""
 
-    def __init__(self, reading: ReadingRule) -> None:
+    def __init__(self, reading: ReadingRule, *, until_now: bool = False) -> None:
         super().__init__()
+        self.until_now = until_now
         self.time = 0.0
         self.store: Versions[str] = Versions(reading)
         self.ever: dict[str, list[Version]] = {}
@@ -93,6 +94,8 @@ class _Readers(RuleBasedStateMachine):
         name = list(self.ever)[place % len(self.ever)]
         if not self.store.existed(mine, name):
             return
+        if self.until_now:
+            mine.until = self.time
         if self.reads(mine, name) is None:
             self.computing[mine] = name, list(VIEWS[name])
 
@@ -184,11 +187,18 @@ class _OdrtbReaders(_Readers):
         super().__init__(OdrtbReading(tolerance_s=2.0))
 
 
+class _OdrtbNowReaders(_Readers):
+    def __init__(self) -> None:
+        super().__init__(OdrtbReading(tolerance_s=2.0), until_now=True)
+
+
 STEPS = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestOradReaders = _OradReaders.TestCase
 TestOradReaders.settings = STEPS
 TestOdrtbReaders = _OdrtbReaders.TestCase
 TestOdrtbReaders.settings = STEPS
+TestOdrtbNowReaders = _OdrtbNowReaders.TestCase
+TestOdrtbNowReaders.settings = STEPS
 
 
 def test_the_picture_of_the_module_is_right() -> None:
@@ -222,6 +232,11 @@ def test_orad_takes_the_latest_version_after_one_look_where_odrtb_looks_at_all_a
     reader: Reader[str] = Reader(start=5.0, begins=0.0, ends=10.0)
     assert OradReading().choose(versions, reader) == (versions[2], 1)
     assert OdrtbReading().choose(versions, reader) == (versions[1], 3)
+    reader.ends = float("inf")
+    assert OdrtbReading().choose(versions, reader) == (versions[2], 3), "no end of the overlap"
+    for until, widest in ((13.0, 1), (14.0, 2)):  # right for 5 s; or for as long, and later
+        reader.until = until
+        assert OdrtbReading().choose(versions, reader) == (versions[widest], 3)
 
 
 def test_what_began_after_a_reader_is_not_read() -> None:

@@ -11,4 +11,5 @@ STUDY = Study(
     "clock, in the settings of the papers they are from, and the papers' claims are judged by what they do.",
     parts=(StudyPart.of(feeds), StudyPart.of(deadlines), StudyPart.of(tradeoff)),
     words={**feeds.WORDS, **deadlines.WORDS, **tradeoff.WORDS},
+    version=2,
 )

@@ -33,6 +33,8 @@ from hullcast.sim.experiments.studies.scheduling.validity import (
 from hullcast.sim.seeds import generator
 
 UPDATES_FIRST, QUERIES_FIRST = "updates-first", "queries-first"
+#: The other reading of ODRTB: the interval of a transaction ends now; and so does that of what idle time computes.
+ODRTB_NOW, ODRTB_IDLE = "odrtb, now", "odrtb, idle now"
 #: A control: ODRTB that takes the widest overlap, but nothing that is older than the transaction.
 ODRTB_0 = "odrtb, 0 s"
 
@@ -149,11 +151,14 @@ class InPlace:
 
 def reading_policy(name: str, cached: int) -> ReadingPolicy:
     """By the name of a policy."""
-    if name == OradReading.name:
-        return OradReading(cached)
-    if name == ODRTB_0:
-        return OdrtbReading(tolerance_s=0.0)
-    return OdrtbReading() if name == OdrtbReading.name else InPlace()
+    made: dict[str, Callable[[], ReadingPolicy]] = {
+        OradReading.name: lambda: OradReading(cached),
+        OdrtbReading.name: OdrtbReading,
+        ODRTB_NOW: OdrtbReading,
+        ODRTB_IDLE: OdrtbReading,
+        ODRTB_0: lambda: OdrtbReading(tolerance_s=0.0),
+    }
+    return made.get(name, InPlace)()
 
 
 # -- the simulation --------------------------------------------------------------------------------------------
@@ -204,6 +209,7 @@ class Simulation:
         self._rule = reading_policy(policy, max(1, round(setting.cached * load.objects / 2)))
         self._in_place = isinstance(self._rule, InPlace)
         self._updates_first = policy == UPDATES_FIRST
+        self._until_now, self._idle_until_now = policy in (ODRTB_NOW, ODRTB_IDLE), policy == ODRTB_IDLE
         self.store: Versions[int] = Versions(self._rule)
         for base in range(load.objects):
             self.store.add(base, -1.0)
@@ -307,6 +313,7 @@ class Simulation:
         reader = job.reader = self.store.begin(self.now)
         self._prune()
         for object_id in reads:
+            reader.until = self.now if self._until_now else inf
             look = self.store.read(reader, object_id)
             if job.counted:
                 self.tally.reads += 1
@@ -348,6 +355,7 @@ class Simulation:
 
     def _refresh(self, job: Activity) -> Iterator[float]:
         job.reader = self.store.begin(self.now)
+        job.reader.until = self.now if self._idle_until_now else inf
         yield from self._compute(job, job.reader, job.object_id)
         self.store.end(job.reader)
         job.reader = None

@@ -48,6 +48,7 @@ class Reader(Generic[Id]):
     start: float
     begins: float
     ends: float = inf
+    until: float = inf  # where ODRTB takes it to end when it compares overlaps
     reads: dict[Id, Version] = field(default_factory=dict)
 
     def takes(self, object_id: Id, version: Version) -> None:
@@ -300,7 +301,11 @@ class OradReading(Orad):
 
 class OdrtbReading(Odrtb):
     """ODRTB over versions. A reader takes the version that has most in common with its interval, which begins 10 s
-    before it does: so it looks at all versions, and they must be kept for so long."""
+    before it does: so it looks at all versions, and they must be kept for so long.
+
+    With an open interval it takes the current version, whose overlap has no end, until something that it read has
+    changed. With an interval that ends now (`Reader.until`), it takes what was right for long rather than what is new.
+    """
 
     def committed(self, objects: Iterable[Id]) -> None:
         """It does not matter what was read."""
@@ -315,7 +320,7 @@ class OdrtbReading(Odrtb):
 
     def choose(self, versions: Sequence[Version], reader: Reader[Id]) -> Look:
         """The one with the widest overlap, and of equals the latest: look at all."""
-        begins, ends = reader.begins, reader.ends
+        begins, ends = reader.begins, min(reader.ends, reader.until)
         widest, found = 0.0, None
         for version in reversed(versions):
             width = min(version.ends, ends) - max(version.begins, begins)
