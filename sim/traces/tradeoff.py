@@ -15,6 +15,8 @@ import numpy.typing as npt
 from hullcast.broker.warehouse.policies.knapsack import UpdatePositions, update_positions
 from hullcast.sim.seeds import generator
 
+CITED = "Thiele, Bader and Lehner (2009)"
+WORKLOADS = ("Gauss", "Zipf")
 TABLES, READ = 50, 5
 LOAD = 0.95  # of the time, in the mean, one place has something to do
 
@@ -30,6 +32,11 @@ class TradeoffWorkload:
     released: npt.NDArray[np.float64]
     reads: npt.NDArray[np.int64]
     touches: npt.NDArray[np.int64]
+
+    @property
+    def costs_ms(self) -> npt.NDArray[np.int64]:
+        """What updates take, in whole milliseconds."""
+        return np.maximum(1, (self.costs * 1_000).round()).astype(np.int64)
 
 
 @lru_cache(maxsize=4)
@@ -61,7 +68,13 @@ def knapsack_of(kind: str, size: int, dependency: float, qos: float, seed: int) 
     """All at once, as the paper's largest case: positions in milliseconds, and the slot."""
     load = tradeoff_workload(kind, size, seed)
     depends = generator(seed, "depends", kind, size, dependency).random((size, size)) < dependency
-    costs = np.maximum(1, (load.costs * 1_000).round()).astype(np.int64)
+    return positions_of(depends, load.costs_ms, load.rows), int(load.costs_ms.sum() * size * (1 - qos))
+
+
+def positions_of(
+    depends: npt.NDArray[np.bool_], costs: npt.NDArray[np.int64], profits: npt.NDArray[np.int64]
+) -> UpdatePositions:
+    """The positions of updates by `depends[u, k]`: whether the query that is the k-th before the last (0: the last)
+    depends on update u."""
     first = np.concatenate([[0], np.cumsum(depends.sum(axis=1))]).astype(np.int64)
-    positions = update_positions(costs, load.rows, first, np.nonzero(depends)[1].astype(np.int64) + 1)
-    return positions, int(costs.sum() * size * (1 - qos))
+    return update_positions(costs, profits, first, np.nonzero(depends)[1].astype(np.int64) + 1)
