@@ -40,7 +40,7 @@ class TradeoffWorkload:
 
 
 @lru_cache(maxsize=4)
-def tradeoff_workload(kind: str, size: int, seed: int) -> TradeoffWorkload:
+def tradeoff_workload(kind: str, size: int, seed: int, read: int = READ) -> TradeoffWorkload:
     """As many updates as queries, in the paper's sizes."""
     random = generator(seed, "tradeoff", kind, size)
     takes: npt.NDArray[np.float64]
@@ -51,7 +51,7 @@ def tradeoff_workload(kind: str, size: int, seed: int) -> TradeoffWorkload:
         takes, costs, rows = _zipf(random, 10, 2_000, size), _zipf(random, 5, 100, size), _zipf(random, 1, 500, size)
     apart_s = (takes.mean() + costs.mean()) / 1_000 / LOAD
     asked, released = (np.cumsum(random.exponential(apart_s, size)) for _ in range(2))
-    reads = random.permuted(np.tile(np.arange(TABLES), (size, 1)), axis=1)[:, :READ]
+    reads = random.permuted(np.tile(np.arange(TABLES), (size, 1)), axis=1)[:, :read]
     touches = random.integers(0, TABLES, size)
     return TradeoffWorkload(
         takes / 1_000, costs / 1_000, rows.round().astype(np.int64), asked, released, reads, touches

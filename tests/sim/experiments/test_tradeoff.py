@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def small() -> list[dict[str, Any]]:
     """The points of a quick run, those that take long with few queries."""
-    few = ("flips", "stable")
+    few = ("flips", "stable", "load", "rates")
     return [
         {**point, "size": 60} if point["figure"] in few else point for point in tradeoff.points(quick=True)
     ]  # fmt: skip
@@ -144,7 +144,8 @@ def test_what_could_not_be_otherwise_is_marked(found: Sweep, tmp_path: Path) -> 
 def test_the_report_has_its_sections_and_pictures(found: Sweep, tmp_path: Path) -> None:
     sections = tradeoff.sections(found, tmp_path)
     assert [section.name for section in sections] == [
-        "tradeoff-front", "tradeoff-flips", "tradeoff-stay", "tradeoff-knapsack", "tradeoff-stability",
+        "tradeoff-front", "tradeoff-flips", "tradeoff-stay", "tradeoff-knapsack", "tradeoff-effort",
+        "tradeoff-stability",
     ]  # fmt: skip
     for section in sections:
         assert section.cited == CITED

@@ -11,7 +11,15 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
-from hullcast.sim.experiments.studies.scheduling.tradeoff import flips, fronts, knapsacks, preferences, runs, stability
+from hullcast.sim.experiments.studies.scheduling.tradeoff import (
+    effort,
+    flips,
+    fronts,
+    knapsacks,
+    preferences,
+    runs,
+    stability,
+)
 from hullcast.sim.experiments.study import GridPoint, Sweep
 from hullcast.sim.output.claims import Section
 from hullcast.sim.traces.tradeoff import CITED
@@ -27,10 +35,11 @@ WORDS: Mapping[str, str] = {
     "slot": "the time that updates may take from queries: what all updates first would cost them, times mean 1 - qos",
     "distance": "mean change of an update's position from one schedule to the next, in queries",
 }
-FIGURES = {"front": fronts, "flips": flips, "stay": preferences, "sizes": knapsacks, "rates": knapsacks,
+FIGURES = {"front": fronts, "flips": flips, "stay": preferences, "sizes": knapsacks, "load": effort, "rates": effort,
            "stable": stability}  # fmt: skip
 MODULES = tuple(dict.fromkeys(FIGURES.values()))
-USUAL = {"workload": "Gauss", "policy": "knapsack", "qos": 0.0, "flips": 0, "size": 0, "dependency": 0.1}
+USUAL = {"workload": "Gauss", "policy": "knapsack", "qos": 0.0, "flips": 0, "size": 0, "dependency": 0.1,
+         "shortened": 0.0}  # fmt: skip
 METRICS = (*fronts.METRICS, *runs.METRICS, *knapsacks.METRICS)
 
 

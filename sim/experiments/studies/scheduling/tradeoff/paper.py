@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.warehouse.policies.knapsack import packed
+from hullcast.broker.warehouse.policies.knapsack import PackedUpdates, packed
 from hullcast.broker.warehouse.policies.pareto import PATIENCE
 from hullcast.sim.traces.tradeoff import TABLES, positions_of
 
@@ -38,6 +38,7 @@ class PaperScheduler:
     def __init__(self, load: TradeoffWorkload, qos: Callable[[float], float], position: int | None = None) -> None:
         self.begun: list[tuple[float, float, float]] = []  # when, response time, freshness
         self.distances: list[tuple[float, float]] = []  # when, and from the schedule before
+        self.plans: list[tuple[int, PackedUpdates]] = []  # items, and what was packed
         self._load, self._qos, self._position = load, qos, position
         self._costs = load.costs_ms
         self._reads = np.zeros((len(load.takes), TABLES), dtype=bool)
@@ -99,5 +100,8 @@ class PaperScheduler:
         costs = self._costs[updates]
         depends = self._reads[queries[::-1]][:, self._load.touches[updates]].T
         slot = int(costs.sum()) * len(queries) * (1 - qos)
-        found: list[int] = packed(positions_of(depends, costs, self._load.rows[updates]), int(slot)).place.tolist()
-        return found
+        positions = positions_of(depends, costs, self._load.rows[updates])
+        found = packed(positions, int(slot))
+        self.plans.append((len(positions.cost) - len(updates), found))
+        places: list[int] = found.place.tolist()
+        return places
