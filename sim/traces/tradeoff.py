@@ -15,6 +15,8 @@ import numpy.typing as npt
 from hullcast.broker.warehouse.deciding.policies.knapsack import UpdatePositions, update_positions
 from hullcast.sim.seeds import generator
 
+CITED = "Thiele, Bader and Lehner (2009)"
+WORKLOADS = ("Gauss", "Zipf")
 TABLES, READ = 50, 5
 LOAD = 0.95  # of the time, in the mean, one place has something to do
 
@@ -31,9 +33,14 @@ class TradeoffWorkload:
     reads: npt.NDArray[np.int64]
     touches: npt.NDArray[np.int64]
 
+    @property
+    def costs_ms(self) -> npt.NDArray[np.int64]:
+        """What updates take, in whole milliseconds."""
+        return np.maximum(1, (self.costs * 1_000).round()).astype(np.int64)
+
 
 @lru_cache(maxsize=4)
-def tradeoff_workload(kind: str, size: int, seed: int) -> TradeoffWorkload:
+def tradeoff_workload(kind: str, size: int, seed: int, read: int = READ) -> TradeoffWorkload:
     """As many updates as queries, in the paper's sizes."""
     random = generator(seed, "tradeoff", kind, size)
     takes: npt.NDArray[np.float64]
@@ -44,7 +51,7 @@ def tradeoff_workload(kind: str, size: int, seed: int) -> TradeoffWorkload:
         takes, costs, rows = _zipf(random, 10, 2_000, size), _zipf(random, 5, 100, size), _zipf(random, 1, 500, size)
     apart_s = (takes.mean() + costs.mean()) / 1_000 / LOAD
     asked, released = (np.cumsum(random.exponential(apart_s, size)) for _ in range(2))
-    reads = random.permuted(np.tile(np.arange(TABLES), (size, 1)), axis=1)[:, :READ]
+    reads = random.permuted(np.tile(np.arange(TABLES), (size, 1)), axis=1)[:, :read]
     touches = random.integers(0, TABLES, size)
     return TradeoffWorkload(
         takes / 1_000, costs / 1_000, rows.round().astype(np.int64), asked, released, reads, touches
@@ -61,7 +68,13 @@ def knapsack_of(kind: str, size: int, dependency: float, qos: float, seed: int) 
     """All at once, as the paper's largest case: positions in milliseconds, and the slot."""
     load = tradeoff_workload(kind, size, seed)
     depends = generator(seed, "depends", kind, size, dependency).random((size, size)) < dependency
-    costs = np.maximum(1, (load.costs * 1_000).round()).astype(np.int64)
+    return positions_of(depends, load.costs_ms, load.rows), int(load.costs_ms.sum() * size * (1 - qos))
+
+
+def positions_of(
+    depends: npt.NDArray[np.bool_], costs: npt.NDArray[np.int64], profits: npt.NDArray[np.int64]
+) -> UpdatePositions:
+    """The positions of updates by `depends[u, k]`: whether the query that is the k-th before the last (0: the last)
+    depends on update u."""
     first = np.concatenate([[0], np.cumsum(depends.sum(axis=1))]).astype(np.int64)
-    positions = update_positions(costs, load.rows, first, np.nonzero(depends)[1].astype(np.int64) + 1)
-    return positions, int(costs.sum() * size * (1 - qos))
+    return update_positions(costs, profits, first, np.nonzero(depends)[1].astype(np.int64) + 1)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hullcast.broker.warehouse.deciding.policies import knapsack
 from hullcast.broker.warehouse.deciding.policies.knapsack import UpdatePositions, packed, update_positions
+from hullcast.sim.experiments.studies.scheduling.tradeoff.fronts import update_prioritizing
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -41,17 +42,6 @@ def every_choice(updates: list[tuple[int, int, list[bool]]]) -> list[tuple[int, 
         )
         for places in product(range(5), repeat=len(updates))
     ]
-
-
-def table(positions: UpdatePositions, slot: int) -> tuple[int, int]:
-    """The most profit and the least cost of it, by a row of the paper's table for each class."""
-    best = np.zeros(slot + 1, dtype=np.int64)
-    for low, high in zip(positions.first[:-1], positions.first[1:], strict=True):
-        before = best.copy()
-        for cost, profit in zip(positions.cost[low:high], positions.profit[low:high], strict=True):
-            if cost <= slot:
-                best[cost:] = np.maximum(best[cost:], before[: slot + 1 - cost] + profit)
-    return int(best[slot]), int(np.argmax(best == best[slot]))
 
 
 def drawn(queries: int, updates: int, dependency: float, kind: str, seed: int = 7) -> tuple[UpdatePositions, int]:
@@ -90,13 +80,16 @@ def test_it_agrees_with_the_papers_table(dependency: float) -> None:
         positions, all_first = drawn(6 + seed % 7, 4 + seed % 11, dependency, "ties", seed)
         slot = (1 + seed % 9) * all_first // 12
         found = packed(positions, slot)
-        assert (found.profit, found.cost) == table(positions, slot)
+        _, table = update_prioritizing(positions, slot)
+        assert (found.profit, found.cost) == (int(table[slot]), int(np.argmax(table == table[slot])))
         assert found.exact
 
 
 def test_of_equal_profits_the_cheaper_is_taken_where_the_paper_keeps_the_first() -> None:
-    found = packed(classes([(5, 10, [True, False, False, False]), (3, 10, [True, False, False, False])]), 5)
+    positions = classes([(5, 10, [True, False, False, False]), (3, 10, [True, False, False, False])])
+    found = packed(positions, 5)
     assert (found.place.tolist(), found.profit, found.cost) == ([0, 1], 10, 3)
+    assert update_prioritizing(positions, 5)[0] == [1, 0]
 
 
 def test_dominated_positions_are_no_items() -> None:
