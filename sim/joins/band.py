@@ -2,7 +2,7 @@
 
 BJ-QOuter, BJ-DOuter and BJ-MJ of Xie (2007), section 4.3.1, touch every range or every row of the other side for that;
 BJ-SSI touches each stabbing group (band_groups.py). The server asks another question (which rows are wanted, see
-ssi.py), and uses none of these; `hullcast bench joins` measures them.
+broker/joins/ssi.py), and uses none of these; `hullcast bench joins` measures them.
 
 For n ranges and m rows: BJ-QOuter O(n log m), BJ-DOuter O(m log n), BJ-MJ O(m + n), and in each
 the ranges found, if they are listed. All keep what they know of ranges in structures that are
@@ -46,7 +46,6 @@ from hullcast.broker.joins.plan import (
     RectangleTable,
     first_at,
     has_partners,
-    is_met,
 )
 from hullcast.network.compiled import kernel, part, prefetch
 from hullcast.network.matching import search
@@ -54,6 +53,7 @@ from hullcast.network.matching.index import PointIndex
 from hullcast.network.matching.search import STACK
 from hullcast.network.matching.tree import longer
 from hullcast.network.wire.errors import InvariantBroken
+from hullcast.sim.joins.beside import is_met
 
 if TYPE_CHECKING:
     from hullcast.network.matching.tree import Tree

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hullcast.broker.joins.band import BandDataOuter, BandMerge, BandQueryOuter
-from hullcast.broker.joins.band_groups import BandGroups
 from hullcast.broker.joins.plan import Arrivals
 from hullcast.network.wire.arrays import Floats, Ints
+from hullcast.sim.joins.band import BandDataOuter, BandMerge, BandQueryOuter
+from hullcast.sim.joins.band_groups import BandGroups
 
 ALL = (BandQueryOuter, BandDataOuter, BandMerge, BandGroups)
 INF = float("inf")

@@ -23,15 +23,6 @@ from hullcast.broker.index.nodes import (
     Y,
     seek,
 )
-from hullcast.broker.joins.band import (
-    SortedRanges,
-    entries,
-    expect,
-    holds_x,
-    look_ahead,
-    put_one,
-    take_one,
-)
 from hullcast.broker.joins.ordered import grown
 from hullcast.broker.joins.partition import canonical
 from hullcast.broker.joins.plan import (
@@ -43,6 +34,15 @@ from hullcast.broker.joins.plan import (
 )
 from hullcast.network.compiled import kernel, part
 from hullcast.network.matching.tree import longer
+from hullcast.sim.joins.band import (
+    SortedRanges,
+    entries,
+    expect,
+    holds_x,
+    look_ahead,
+    put_one,
+    take_one,
+)
 
 if TYPE_CHECKING:
     from hullcast.network.wire.arrays import Floats, Ints
