@@ -5,9 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from hullcast.broker.index.nodes import COUNT, GROUP, PREVIOUS, X, seek
+from hullcast.broker.joins.partition import StabbingGroups
 from hullcast.broker.joins.plan import LARGEST, first_at
 from hullcast.network.compiled import part
 from hullcast.network.wire.arrays import Floats
+
+
+def shared_points(groups: StabbingGroups) -> Floats:
+    """Of each stabbing group a finite point that its ranges share, where there is one."""
+    within = np.where(groups.lows < groups.highs, 0.0, groups.lows)  # from -inf to inf, or at one of these
+    within = np.where(np.isfinite(groups.highs), groups.highs, within)
+    return np.where(np.isfinite(groups.lows), groups.lows, within)
 
 
 @part

@@ -13,7 +13,7 @@ from hullcast.network.matching.index import PointIndex
 from hullcast.network.matching.search import STACK, report
 from hullcast.network.matching.tree import Tree, longer
 from hullcast.network.wire.arrays import Floats, Ints
-from hullcast.sim.joins.beside import beside
+from hullcast.sim.joins.beside import beside, shared_points
 from hullcast.sim.joins.selects import selected_and_met
 
 
@@ -56,9 +56,7 @@ class Hotspot:
         self._grouped.insert(hot, np.column_stack((rows[hot], groups[groups >= 0])))
         self._scattered.insert(cold, rows[cold, :Y_LOW])
         found = self._tracker.groups()
-        within = np.where(found.lows < found.highs, 0.0, found.lows)  # of those from -inf to inf, or at one of these
-        within = np.where(np.isfinite(found.highs), found.highs, within)
-        self._points = np.array([found.numbers, np.where(np.isfinite(found.lows), found.lows, within)])
+        self._points = np.array([found.numbers, shared_points(found)])
 
     def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
         """(arrival, id) of each query that gets a row."""
