@@ -104,51 +104,24 @@ class Counts(NamedTuple):
         values = np.where(mean, count / np.where(mean, weight, 1), self.counts[cuts[:-1]])
         return Steps(self.places[cuts], np.concatenate((values, (self.below, self.above))))
 
-    def error(self, steps: Steps) -> float:
-        """The mean squared relative error of a step function."""
-        at = np.union1d(self.places, steps.edges)
-        at = at[(self.places[0] <= at) & (at <= self.places[-1])]
-        mass = np.interp(at, self.places, self.integrals[0])  # exact: w is constant between places
-        counts = self.counts[np.searchsorted(self.places, at[:-1], "right") - 1]
-        return float(np.sum(np.diff(mass) * (steps.at(at[:-1]) - counts) ** 2))
-
-
-def equal_width(counts: Counts, buckets: int) -> Steps:
-    """Buckets of one width with the mean count of each: what a database usually keeps."""
-    edges = np.linspace(counts.places[0], counts.places[-1], buckets + 1)
-    at = np.union1d(edges, counts.places)
-    area = np.diff(at) * counts.counts[np.searchsorted(counts.places, at[:-1], "right") - 1]
-    total = np.concatenate((np.zeros(1), np.cumsum(area)))[np.searchsorted(at, edges)]
-    return Steps(edges, np.concatenate((np.diff(total) / np.diff(edges), (counts.below, counts.above))))
-
-
-def optimal(counts: Counts, buckets: int, places: int = 2000) -> Steps:
-    """The steps with the least mean squared relative error that end at any of `places` places, evenly chosen from all.
-
-    O(buckets * places^2): with 2,000 places and 20 buckets a tenth of a second, with all 200,000 of 100,000
-    intervals half an hour. Xie (2007) takes a sample of the intervals instead; here the integrals between the places
-    are of all intervals, and only where a step may end is a sample.
-    """
-    return counts.steps(_best_cuts(counts, _evenly(len(counts.places), places), buckets))
-
 
 def by_groups(lows: Floats, highs: Floats, counts: Counts, buckets: int) -> Steps:
     """Steps at places that stabbing groups propose; `lows` and `highs` are sorted. O(n) besides, O(n log n) to sort."""
     n = len(counts.places)
     if n <= max(ALL_PLACES, buckets + 1):
-        return counts.steps(_best_cuts(counts, np.arange(n), buckets))
+        return counts.steps(best_cuts(counts, np.arange(n), buckets))
     width = np.linspace(counts.places[0], counts.places[-1], buckets + 1)
     near = np.searchsorted(counts.places, width).clip(max=n - 1)
-    proposed = [near, (near - 1).clip(min=0), _evenly(n, buckets + 1), _of_groups(lows, highs, counts, buckets)]
-    return counts.steps(_best_cuts(counts, np.unique(np.concatenate(proposed)), buckets))
+    proposed = [near, (near - 1).clip(min=0), evenly(n, buckets + 1), _of_groups(lows, highs, counts, buckets)]
+    return counts.steps(best_cuts(counts, np.unique(np.concatenate(proposed)), buckets))
 
 
-def _evenly(n: int, most: int) -> Ints:
+def evenly(n: int, most: int) -> Ints:
     """At most so many of the positions below n, the first and the last included."""
     return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
 
 
-def _best_cuts(counts: Counts, candidates: Ints, buckets: int) -> Ints:
+def best_cuts(counts: Counts, candidates: Ints, buckets: int) -> Ints:
     """The candidates (positions of places) between which `buckets` steps have the least error."""
     if len(candidates) <= buckets + 1:
         return candidates  # exact, also at places that x is not expected at
@@ -188,7 +161,7 @@ def _side(ends: Floats, counts: Counts, most: int) -> tuple[Ints, Floats, Ints]:
     `ends` are the sorted ends on that side: the count is 0 outside and rises (or falls) by one at each.
     """
     at = np.unique(
-        np.searchsorted(counts.places, ends[_evenly(len(ends), SIDE_PLACES)]).clip(max=len(counts.places) - 1)
+        np.searchsorted(counts.places, ends[evenly(len(ends), SIDE_PLACES)]).clip(max=len(counts.places) - 1)
     )
     own = np.searchsorted(ends, counts.places[at], "right").astype(np.float64)
     weight = np.diff(counts.integrals[0, at])

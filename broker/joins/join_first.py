@@ -12,12 +12,7 @@ from hullcast.broker.joins.plan import (
     LOW,
     OF,
     SURE,
-    X_HIGH,
-    X_LOW,
-    Y_HIGH,
-    Y_LOW,
     Arrivals,
-    RectangleTable,
     Spans,
     first_at,
     has_partners,
@@ -30,7 +25,7 @@ from hullcast.broker.joins.plan import (
 from hullcast.network.compiled import kernel, part
 from hullcast.network.matching.index import PointIndex
 from hullcast.network.matching.search import STACK, count, report
-from hullcast.network.matching.tree import Tree, longer
+from hullcast.network.matching.tree import Tree
 from hullcast.network.wire.arrays import Floats, Ints
 
 if TYPE_CHECKING:
@@ -81,10 +76,6 @@ class JoinFirst:
     def either(self, tree: Floats, arrivals: Arrivals) -> Spans:
         """The same, or a little more than `spans` gives: by joining rows, or by rectangles, whichever is less work."""
         return spans_of(_either(self._index.arrays, self._columns, *self.extent(), tree, *arrivals))
-
-    def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
-        """Rectangles with a partner in them."""
-        return _affected(self._index.arrays, self._columns, *self.extent(), tree, *arrivals)
 
     def extent(self) -> tuple[float, float]:
         """The lowest and the highest y that anybody may want."""
@@ -219,164 +210,3 @@ def _either(
         sort_by_low(rows, n)
         out, used = keep_filled(m, arrival, group, offset, rows, unite(rows, n), out, used)
     return out[:used]
-
-
-@kernel
-def _affected(
-    tree: Tree, columns: Ints, lowest: float, highest: float, m: Floats, groups: Floats, offsets: Floats, xs: Floats
-) -> tuple[Ints, Ints]:
-    k = tree.coordinates.shape[2]
-    low, high, stack = np.full(k, -np.inf), np.full(k, np.inf), np.empty(STACK, np.int64)
-    latest = np.full(len(tree.place_of), -1, np.int64)  # the arrival for which an id was last reported
-    of, ids, used = np.empty(64, np.int64), np.empty(64, np.int64), 0
-    for arrival in range(len(xs)):
-        group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
-        if not has_partners(group, offset, x):
-            continue
-        leaf, i = first_at(m, group, offset, lowest)
-        while leaf >= 0:
-            if i == m[leaf + COUNT]:
-                leaf, i = int(m[leaf + NEXT]), 0
-                continue
-            y = m[leaf + X + i] - offset
-            if m[leaf + GROUP + i] != group or not y <= highest:
-                break
-            _ask(columns, x, y, low, high)
-            start = used
-            ids, end = report(tree, low, high, ids, used, stack)
-            for at in range(start, end):  # each once: the first row in it reported it
-                if latest[ids[at]] != arrival:
-                    latest[ids[at]] = arrival
-                    ids[used] = ids[at]
-                    used += 1
-            if used > len(of):
-                of = longer(of, start, len(ids) - start)
-            for at in range(start, used):
-                of[at] = arrival
-            i += 1
-    return of[:used], ids[:used]
-
-
-class JoinFirstEach:
-    """Variant S: the joining rows are listed in order of y, and every rectangle is looked up in that list.
-
-    What Xie (2007) calls NAIVE, too. Cost for n rectangles and k joining rows: O(k + n log k); a change O(1).
-    """
-
-    name: ClassVar[str] = "JoinFirst-S"
-
-    def __init__(self, rectangles: RectangleTable | None = None) -> None:
-        self._rectangles = RectangleTable() if rectangles is None else rectangles
-
-    def add(self, ids: Ints, rectangles: Floats) -> None:
-        """Take in rectangles."""
-        self._rectangles.put(ids, rectangles)
-
-    def remove(self, ids: Ints) -> None:
-        """Forget them."""
-        self._rectangles.drop(ids)
-
-    def spans(self, tree: Floats, arrivals: Arrivals) -> Spans:
-        """Where wanted partners are: from the first to the last of neighbours that are all wanted."""
-        return spans_of(_spans_by_list(self._rectangles.rows, tree, *arrivals))
-
-    def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
-        """Rectangles with a partner in them."""
-        return _affected_by_list(self._rectangles.rows, tree, *arrivals)
-
-    def memory_bytes(self) -> int:
-        """Bytes held."""
-        return self._rectangles.rows.nbytes
-
-    def check(self) -> None:
-        """There is nothing that could be wrong."""
-
-
-@part
-def _joining(m: Floats, group: float, offset: float, ys: Floats) -> tuple[Floats, int]:
-    """The y of all joining rows, each once, ascending, into ys or a longer array."""
-    n = 0
-    leaf, i = first_at(m, group, offset, -np.inf)
-    while leaf >= 0:
-        if i == m[leaf + COUNT]:
-            leaf, i = int(m[leaf + NEXT]), 0
-            continue
-        y = m[leaf + X + i] - offset
-        if m[leaf + GROUP + i] != group or np.isnan(y):
-            break
-        if n == 0 or ys[n - 1] != y:
-            if n == len(ys):
-                more = np.empty(2 * n)
-                for k in range(n):
-                    more[k] = ys[k]
-                ys = more
-            ys[n] = y
-            n += 1
-        i += 1
-    return ys, n
-
-
-@part
-def _first_from(ys: Floats, n: int, low: float) -> int:
-    """Place of the first y >= low among ys[:n]."""
-    start, end = 0, n
-    while start < end:
-        middle = (start + end) >> 1
-        if ys[middle] < low:
-            start = middle + 1
-        else:
-            end = middle
-    return start
-
-
-@kernel
-def _spans_by_list(rectangles: Floats, m: Floats, groups: Floats, offsets: Floats, xs: Floats) -> Floats:
-    ys, marks = np.empty(64), np.empty(65, np.int64)
-    out, used = np.empty((64, 4)), 0
-    for arrival in range(len(xs)):
-        group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
-        if not has_partners(group, offset, x):
-            continue
-        ys, n = _joining(m, group, offset, ys)
-        if n >= len(marks):
-            marks = np.empty(len(ys) + 1, np.int64)
-        for k in range(n + 1):
-            marks[k] = 0
-        for i in range(len(rectangles)):  # rectangles that begin at a row, less those that ended before it
-            if rectangles[i, X_LOW] <= x <= rectangles[i, X_HIGH]:
-                first = _first_from(ys, n, rectangles[i, Y_LOW])
-                high = rectangles[i, Y_HIGH]
-                if first < n and ys[first] <= high:
-                    marks[first] += 1
-                    marks[n if high == np.inf else _first_from(ys, n, np.nextafter(high, np.inf))] -= 1
-        open_ones = 0
-        for k in range(n):
-            was = open_ones
-            open_ones += marks[k]
-            if open_ones > 0:
-                if was == 0:
-                    out = with_room(out, used)
-                    out[used, OF], out[used, LOW], out[used, SURE] = arrival, ys[k], 1.0
-                    used += 1
-                out[used - 1, HIGH] = ys[k]
-    return out[:used]
-
-
-@kernel
-def _affected_by_list(rectangles: Floats, m: Floats, groups: Floats, offsets: Floats, xs: Floats) -> tuple[Ints, Ints]:
-    ys = np.empty(64)
-    of, ids, used = np.empty(64, np.int64), np.empty(64, np.int64), 0
-    for arrival in range(len(xs)):
-        group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
-        if not has_partners(group, offset, x):
-            continue
-        ys, n = _joining(m, group, offset, ys)
-        for i in range(len(rectangles)):
-            if rectangles[i, X_LOW] <= x <= rectangles[i, X_HIGH]:
-                first = _first_from(ys, n, rectangles[i, Y_LOW])
-                if first < n and ys[first] <= rectangles[i, Y_HIGH]:
-                    if used == len(ids):
-                        of, ids = longer(of, used, 1), longer(ids, used, 1)
-                    of[used], ids[used] = arrival, i
-                    used += 1
-    return of[:used], ids[:used]

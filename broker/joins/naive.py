@@ -18,7 +18,6 @@ from hullcast.broker.joins.plan import (
     RectangleTable,
     Spans,
     has_partners,
-    is_met,
     keep_filled,
     sort_by_low,
     spans_of,
@@ -26,7 +25,6 @@ from hullcast.broker.joins.plan import (
     with_room,
 )
 from hullcast.network.compiled import kernel
-from hullcast.network.matching.tree import longer
 from hullcast.network.wire.arrays import Floats, Ints
 
 
@@ -53,10 +51,6 @@ class NaivePlan:
         """Where wanted partners are."""
         return spans_of(_spans(self._rectangles.rows, tree, *arrivals))
 
-    def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
-        """Rectangles with a partner in them."""
-        return _affected(self._rectangles.rows, tree, *arrivals)
-
     def memory_bytes(self) -> int:
         """Bytes held."""
         return self._rectangles.rows.nbytes
@@ -81,21 +75,3 @@ def _spans(rectangles: Floats, m: Floats, groups: Floats, offsets: Floats, xs: F
         sort_by_low(rows, n)
         out, used = keep_filled(m, arrival, group, offset, rows, unite(rows, n), out, used)
     return out[:used]
-
-
-@kernel
-def _affected(rectangles: Floats, m: Floats, groups: Floats, offsets: Floats, xs: Floats) -> tuple[Ints, Ints]:
-    of, ids, used = np.empty(64, np.int64), np.empty(64, np.int64), 0
-    for arrival in range(len(xs)):
-        group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
-        if not has_partners(group, offset, x):
-            continue
-        for i in range(len(rectangles)):
-            if rectangles[i, X_LOW] <= x <= rectangles[i, X_HIGH] and is_met(
-                m, group, offset, rectangles[i, Y_LOW], rectangles[i, Y_HIGH]
-            ):
-                if used == len(ids):
-                    of, ids = longer(of, used, 1), longer(ids, used, 1)
-                of[used], ids[used] = arrival, i
-                used += 1
-    return of[:used], ids[:used]

@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from hullcast.broker.index.nodes import COUNT, GROUP, NEXT, PREVIOUS, ROW, X, seek
+from hullcast.broker.index.nodes import COUNT, GROUP, NEXT, ROW, X, seek
 from hullcast.network.compiled import kernel, part
 from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
@@ -70,12 +70,6 @@ class JoinPlan(Protocol):
 
     def spans(self, tree: Floats, arrivals: Arrivals) -> Spans:
         """Where wanted partners are."""
-
-    def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
-        """(arrival, id) of every rectangle that has a partner of the arrival in it, ordered by arrival.
-
-        What Xie (2007), chapter 4, asks for. The server asks for spans: it says what changed, not who hears it.
-        """
 
     def memory_bytes(self) -> int:
         """Bytes held."""
@@ -141,35 +135,6 @@ def first_at(m: Floats, group: float, offset: float, low: float) -> tuple[int, i
             break
         leaf, i = seek(m, group, np.nextafter(x, np.inf), -np.inf)
     return -1, -1
-
-
-@part
-def last_at(m: Floats, group: float, offset: float, high: float) -> tuple[int, int]:
-    """(leaf, i) of the group's last row with y <= high; leaf -1 where there is none. `first_at` the other way."""
-    end = high
-    if offset == -np.inf:
-        if high < np.inf:
-            return -1, -1
-    elif offset == np.inf:
-        end = LARGEST
-    elif offset != 0.0:
-        end = max(high, -LARGEST)
-        end = end + offset + (abs(end) + abs(offset)) * 1e-15
-    leaf, i = seek(m, group, end, np.inf)
-    while True:
-        if i > 0:
-            i -= 1
-        else:
-            leaf = int(m[leaf + PREVIOUS])
-            if leaf < 0:
-                return -1, -1
-            i = int(m[leaf + COUNT]) - 1
-        x = m[leaf + X + i]
-        if m[leaf + GROUP + i] != group:
-            return -1, -1
-        if x - offset <= high:
-            return leaf, i
-        leaf, i = seek(m, group, x, -np.inf)
 
 
 @kernel
@@ -347,13 +312,6 @@ def amended(
             n = unite(rows, n)
         out, used = keep_filled(m, arrival, group, offset, rows, n, out, used)
     return out[:used]
-
-
-@part
-def is_met(m: Floats, group: float, offset: float, low: float, high: float) -> bool:
-    """Whether a row of the group has its y in the interval."""
-    leaf, i = first_at(m, group, offset, low)
-    return leaf >= 0 and m[leaf + X + i] - offset <= high
 
 
 @part

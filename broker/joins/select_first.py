@@ -16,7 +16,6 @@ from hullcast.broker.joins.plan import (
     RectangleTable,
     Spans,
     has_partners,
-    is_met,
     keep_filled,
     sort_by_low,
     spans_of,
@@ -25,7 +24,7 @@ from hullcast.broker.joins.plan import (
 from hullcast.network.compiled import kernel, part
 from hullcast.network.matching.index import PointIndex
 from hullcast.network.matching.search import STACK, report
-from hullcast.network.matching.tree import Tree, longer
+from hullcast.network.matching.tree import Tree
 from hullcast.network.wire.arrays import Floats, Ints
 
 
@@ -55,10 +54,6 @@ class SelectFirst:
         """Where wanted partners are."""
         return spans_of(_spans(self.index.arrays, self.rectangles.rows, tree, *arrivals))
 
-    def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
-        """Rectangles with a partner in them."""
-        return _affected(self.index.arrays, self.rectangles.rows, tree, *arrivals)
-
     def memory_bytes(self) -> int:
         """Bytes held."""
         return self.index.memory_bytes() + self.rectangles.rows.nbytes
@@ -77,29 +72,6 @@ def selected(tree: Tree, x: float, low: Floats, high: Floats, out: Ints, used: i
     return report(tree, low, high, out, used, stack)
 
 
-@part
-def selected_and_met(
-    tree: Tree,
-    x: float,
-    low: Floats,
-    high: Floats,
-    m: Floats,
-    group: float,
-    offset: float,
-    rectangles: Floats,
-    out: Ints,
-    used: int,
-    stack: Ints,
-) -> tuple[Ints, int]:
-    """Append the ids of the rectangles that hold x and have a partner in them. Scratch as in `selected`."""
-    out, end = selected(tree, x, low, high, out, used, stack)
-    for k in range(used, end):
-        if is_met(m, group, offset, rectangles[out[k], Y_LOW], rectangles[out[k], Y_HIGH]):
-            out[used] = out[k]
-            used += 1
-    return out, used
-
-
 @kernel
 def _spans(tree: Tree, rectangles: Floats, m: Floats, groups: Floats, offsets: Floats, xs: Floats) -> Floats:
     low, high, stack = np.full(2, -np.inf), np.full(2, np.inf), np.empty(STACK, np.int64)
@@ -116,22 +88,3 @@ def _spans(tree: Tree, rectangles: Floats, m: Floats, groups: Floats, offsets: F
         sort_by_low(rows, n)
         out, used = keep_filled(m, arrival, group, offset, rows, unite(rows, n), out, used)
     return out[:used]
-
-
-@kernel
-def _affected(
-    tree: Tree, rectangles: Floats, m: Floats, groups: Floats, offsets: Floats, xs: Floats
-) -> tuple[Ints, Ints]:
-    low, high, stack = np.full(2, -np.inf), np.full(2, np.inf), np.empty(STACK, np.int64)
-    of, ids, used = np.empty(64, np.int64), np.empty(64, np.int64), 0
-    for arrival in range(len(xs)):
-        group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
-        if not has_partners(group, offset, x):
-            continue
-        start = used
-        ids, used = selected_and_met(tree, x, low, high, m, group, offset, rectangles, ids, used, stack)
-        if used > len(of):
-            of = longer(of, start, len(ids) - start)
-        for k in range(start, used):
-            of[k] = arrival
-    return of[:used], ids[:used]

@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from hullcast.broker.index.nodes import X
 from hullcast.broker.joins.envelope import (
     FIRST,
     HIGH_SUPPORTS,
@@ -33,21 +32,19 @@ from hullcast.broker.joins.plan import (
     Arrivals,
     RectangleTable,
     Spans,
-    first_at,
     has_partners,
     keep_filled,
-    last_at,
     push,
     sort_by_low,
     spans_of,
     unite,
 )
-from hullcast.broker.joins.select_first import selected, selected_and_met
-from hullcast.network.compiled import kernel, part
+from hullcast.broker.joins.select_first import selected
+from hullcast.network.compiled import kernel
 from hullcast.network.matching.index import PointIndex
-from hullcast.network.matching.search import STACK, report
+from hullcast.network.matching.search import STACK
 from hullcast.network.matching.tree import COUNT as POINTS
-from hullcast.network.matching.tree import Tree, longer
+from hullcast.network.matching.tree import Tree
 from hullcast.network.wire.arrays import Floats, Ints
 
 #: A group with this share of all ranges is hot; and by how much there may be more groups than needed.
@@ -81,19 +78,18 @@ class Hotspot:
         self._kept_up = kept_up
         self._is_behind = False  # changes of the tracker are still to be followed
         self._order: Ints = np.empty(0, np.int64)  # hot groups, by their common points
-        self._probes: _Probes | None = None  # as of the latest change
 
     def add(self, ids: Ints, rectangles: Floats) -> None:
         """Take in rectangles."""
         self.rectangles.put(ids, rectangles)
         self._tracker.add(ids, rectangles[:, Y_LOW], rectangles[:, Y_HIGH])
-        self._is_behind, self._probes = True, None
+        self._is_behind = True
 
     def remove(self, ids: Ints) -> None:
         """Forget them. At once, since the same id may have another rectangle by the time that changes are followed."""
         self._leave(ids)
         self._tracker.remove(ids)
-        self._is_behind, self._probes = True, None
+        self._is_behind = True
 
     def spans(self, tree: Floats, arrivals: Arrivals) -> Spans:
         """Where wanted partners are; not sure where ranges have left a large group lately (`charge`)."""
@@ -117,15 +113,6 @@ class Hotspot:
     def charge(self, tests: int) -> None:
         """So many rows had to be tested since spans were not sure: pieces are computed again when that is too much."""
         self.envelopes.charge(tests)
-
-    def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
-        """Rectangles with a partner in them: SJ-SSI. (BJ-SSI, for bands without bounds on x, is in band_groups.py.)"""
-        self.follow()
-        if self._probes is None:
-            self._probes = _Probes(self._tracker, self.rectangles.rows)
-        probes = self._probes
-        trees = (probes.index.arrays, self._scattered.arrays)
-        return _affected(probes.points, *trees, self.rectangles.rows, tree, *arrivals)
 
     def follow(self) -> None:
         """Do as the tracker has done."""
@@ -176,7 +163,7 @@ class Hotspot:
         return self._tracker.describe()
 
     def memory_bytes(self) -> int:
-        """Bytes held; what only `affected` needs is not counted."""
+        """Bytes held."""
         parts = (self._tracker, self.envelopes, self._scattered)
         return self.rectangles.rows.nbytes + sum(part.memory_bytes() for part in parts)
 
@@ -242,79 +229,3 @@ def _spans(
             n = unite(rows, n)
         out, used = keep_filled(m, arrival, group, offset, rows, n, out, used)
     return out[:used]
-
-
-# --- which ranges are affected -------------------------------------------------------------------------------------
-
-
-class _Probes:
-    """What `affected` needs: of each hot group a point that its ranges share, and a k-d tree of all hot ranges.
-
-    A range of a group holds a joining row iff it holds one of the two next to that point, q1 <= p <= q2: those ranges
-    are found at (x, q1) and (x, q2). The group is one more coordinate in the tree, asked for by equality, as a
-    partition is.
-    """
-
-    def __init__(self, tracker: HotspotTracker, rows: Floats) -> None:
-        found = tracker.groups()
-        group_of = tracker.group_of
-        ids = np.flatnonzero(group_of >= 0)
-        number = np.zeros(int(group_of.max(initial=0)) + 1, np.int64)
-        number[found.numbers] = np.arange(len(found.numbers))
-        within = np.where(found.lows < found.highs, 0.0, found.lows)  # of those from -inf to inf, or at one of these
-        finite_high = np.where(np.isfinite(found.highs), found.highs, within)
-        self.points: Floats = np.where(np.isfinite(found.lows), found.lows, finite_high)
-        self.index = PointIndex(5)
-        self.index.insert(ids, np.column_stack((rows[ids], number[group_of[ids]])))
-
-
-@part
-def _beside(m: Floats, group: float, offset: float, p: float) -> tuple[float, float]:
-    """y of the group's last row <= p and of its first row >= p; NaN where there is none."""
-    leaf, i = last_at(m, group, offset, p)
-    q1 = np.nan if leaf < 0 else m[leaf + X + i] - offset
-    if q1 == p:
-        return q1, q1
-    leaf, i = first_at(m, group, offset, p)
-    return q1, np.nan if leaf < 0 else m[leaf + X + i] - offset
-
-
-@kernel
-def _affected(
-    points: Floats,
-    tree: Tree,
-    scattered: Tree,
-    rectangles: Floats,
-    m: Floats,
-    groups: Floats,
-    offsets: Floats,
-    xs: Floats,
-) -> tuple[Ints, Ints]:
-    low, high, stack = np.full(2, -np.inf), np.full(2, np.inf), np.empty(STACK, np.int64)
-    lows, highs = np.full(5, -np.inf), np.full(5, np.inf)
-    of, ids, used = np.empty(64, np.int64), np.empty(64, np.int64), 0
-    for arrival in range(len(xs)):
-        group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
-        if not has_partners(group, offset, x):
-            continue
-        start = used
-        for g in range(len(points)):
-            q1, q2 = _beside(m, group, offset, points[g])
-            highs[0], lows[1], lows[4], highs[4] = x, x, g, g
-            if not np.isnan(q1):
-                highs[2], lows[3] = q1, q1
-                ids, used = report(tree, lows, highs, ids, used, stack)
-            if q2 > q1 or (np.isnan(q1) and not np.isnan(q2)):
-                highs[2], lows[3] = q2, q2
-                before = used
-                ids, end = report(tree, lows, highs, ids, used, stack)
-                for k in range(before, end):
-                    if not rectangles[ids[k], Y_LOW] <= q1:  # those have been named
-                        ids[used] = ids[k]
-                        used += 1
-        ids, used = selected_and_met(scattered, x, low, high, m, group, offset, rectangles, ids, used, stack)
-        if used > len(of):
-            of = longer(of, start, len(ids) - start)
-        for k in range(start, used):
-            of[k] = arrival
-    return of[:used], ids[:used]

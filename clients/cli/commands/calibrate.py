@@ -10,7 +10,7 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from hullcast.broker.joins.costs import DEFAULTS, MODELS, PLANS, Facts, PlanRun, fit
+from hullcast.broker.joins.costs import DEFAULTS, MODELS, PLANS, Facts
 from hullcast.broker.server.calibration import (
     NAME,
     UNREADABLE,
@@ -21,13 +21,15 @@ from hullcast.broker.server.calibration import (
 )
 from hullcast.clients.cli.commands.progress import bar
 from hullcast.sim.bench.joins.plan_costs import QUICK, WORKLOADS, measured
+from hullcast.sim.joins.fitting import PlanRun, fit
 
 if TYPE_CHECKING:
     import argparse
 
     from rich.console import Console
 
-    from hullcast.broker.joins.costs import Coefficients, Fit
+    from hullcast.broker.joins.costs import Coefficients
+    from hullcast.sim.joins.fitting import Fit
 
 #: Shown as examples: joining rows, and ranges that hold x.
 POINTS = ((1, 1000), (1000, 1), (1000, 1000), (1000, 20_000))

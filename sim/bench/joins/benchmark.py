@@ -8,9 +8,7 @@ from textwrap import fill
 
 from rich.table import Table
 
-from hullcast.broker.joins.band import BandDataOuter, BandMerge, BandQueryOuter
-from hullcast.broker.joins.band_groups import BandGroups
-from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
+from hullcast.broker.joins.join_first import JoinFirst
 from hullcast.broker.joins.naive import NaivePlan
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
@@ -45,6 +43,9 @@ from hullcast.sim.bench.joins.sections import (
     selects,
     upkeep,
 )
+from hullcast.sim.joins.band import BandDataOuter, BandMerge, BandQueryOuter
+from hullcast.sim.joins.band_groups import BandGroups
+from hullcast.sim.joins.selects import JoinFirstEach
 from hullcast.sim.output.claims import Claim
 from hullcast.sim.output.goals import Goal, share_under
 from hullcast.sim.output.text import factor, number, plain_table, short

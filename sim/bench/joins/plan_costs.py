@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hullcast.broker.joins.costs import HOTSPOT, JOIN_FIRST_E, JOIN_FIRST_S, SELECT_FIRST, Facts, PlanRun
+from hullcast.broker.joins.costs import HOTSPOT, JOIN_FIRST_E, JOIN_FIRST_S, SELECT_FIRST, Facts
 from hullcast.broker.joins.histogram import IntervalHistogram
-from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
+from hullcast.broker.joins.join_first import JoinFirst
 from hullcast.broker.joins.plan import Arrivals, JoinPlan
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.tables.store import Updates
+from hullcast.sim.joins.fitting import PlanRun
+from hullcast.sim.joins.selects import JoinFirstEach
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

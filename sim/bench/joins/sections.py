@@ -15,11 +15,9 @@ from typing import Protocol
 
 import numpy as np
 
-from hullcast.broker.joins.band import BandDataOuter, BandMerge, BandQueryOuter
-from hullcast.broker.joins.band_groups import BandGroups
-from hullcast.broker.joins.costs import DEFAULTS, PLANS, Coefficients, Facts, fit
-from hullcast.broker.joins.histogram import Counts, Density, Steps, by_groups, equal_width, optimal
-from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
+from hullcast.broker.joins.costs import DEFAULTS, PLANS, Coefficients, Facts
+from hullcast.broker.joins.histogram import Counts, Density, Steps, by_groups
+from hullcast.broker.joins.join_first import JoinFirst
 from hullcast.broker.joins.naive import NaivePlan
 from hullcast.broker.joins.plan import Arrivals, JoinPlan
 from hullcast.broker.joins.planner import Planner
@@ -48,6 +46,11 @@ from hullcast.sim.bench.joins.cells import (
 from hullcast.sim.bench.joins.live import QUICK_LIVE_JOINS, LiveJoinSettings
 from hullcast.sim.bench.joins.plan_costs import QUICK as QUICK_WORKLOADS
 from hullcast.sim.bench.joins.plan_costs import WORKLOADS, measured
+from hullcast.sim.joins.band import BandDataOuter, BandMerge, BandQueryOuter
+from hullcast.sim.joins.band_groups import BandGroups
+from hullcast.sim.joins.fitting import fit
+from hullcast.sim.joins.histogram import equal_width, optimal
+from hullcast.sim.joins.selects import JoinFirstEach
 from hullcast.sim.seeds import generator
 from hullcast.sim.traces.table41 import (
     DOMAIN,

@@ -13,8 +13,6 @@ from hullcast.broker.joins.histogram import (
     IntervalHistogram,
     Steps,
     by_groups,
-    equal_width,
-    optimal,
 )
 from hullcast.broker.joins.partition import canonical
 from hullcast.network.wire.arrays import Floats, Ints
@@ -132,31 +130,11 @@ def test_pairing_sorted_ends_makes_no_more_groups_each_of_them_a_stretch(some: l
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_optimal_is_at_most_ours_and_ours_at_most_equal_width_in_squared_relative_error(seed: int) -> None:
-    lows, highs = map(np.sort, normal_intervals(1000, seed))
-    counts = Counts.of(lows, highs, Density.uniform(0, 10_000))
-    for buckets in (10, 20, 40):
-        best, ours, plain = (
-            counts.error(steps)
-            for steps in (
-                optimal(counts, buckets, len(counts.places)),
-                by_groups(lows, highs, counts, buckets),
-                equal_width(counts, buckets),
-            )
-        )
-        assert best <= ours * (1 + 1e-9)
-        assert ours <= plain
-        assert ours < 1.5 * best
-
-
-@pytest.mark.parametrize("seed", range(3))
 def test_twenty_buckets_for_a_hundred_thousand_intervals_are_off_by_less_than_15_percent(seed: int) -> None:
     lows, highs = map(np.sort, normal_intervals(100_000, seed))
     counts = Counts.of(lows, highs, Density.uniform(0, 10_000))
     xs = np.random.default_rng(seed).uniform(0, 10_000, 100_000)
-    ours = mean_error(counts, by_groups(lows, highs, counts, 20), xs)
-    assert ours < 0.15
-    assert mean_error(counts, equal_width(counts, 20), xs) > 2 * ours
+    assert mean_error(counts, by_groups(lows, highs, counts, 20), xs) < 0.15
 
 
 def test_buckets_are_fine_where_x_is_expected() -> None:

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hullcast.broker.joins.band import BandDataOuter, BandMerge, BandQueryOuter
-from hullcast.broker.joins.band_groups import BandGroups
 from hullcast.broker.joins.plan import Arrivals
 from hullcast.network.wire.arrays import Floats, Ints
+from hullcast.sim.joins.band import BandDataOuter, BandMerge, BandQueryOuter
+from hullcast.sim.joins.band_groups import BandGroups
+from hullcast.sim.joins.band_sequences import BandSequences
 
-ALL = (BandQueryOuter, BandDataOuter, BandMerge, BandGroups)
+ALL = (BandQueryOuter, BandDataOuter, BandMerge, BandGroups, BandSequences)
 INF = float("inf")
 
 
@@ -68,7 +69,7 @@ open_x, limited_x = st.just((-INF, INF)), st.one_of(ends, one_sided, st.just((-I
 @given(data=st.data())
 def test_a_way_finds_the_ranges_that_get_a_row(plan: type[WayOfBands], data: st.DataObject) -> None:
     subject = plan()
-    xs = data.draw(st.sampled_from((open_x, limited_x)))
+    xs = open_x if plan is BandSequences else data.draw(st.sampled_from((open_x, limited_x)))
     ranges: dict[int, list[float]] = {}
     for _ in range(data.draw(st.integers(1, 3))):
         fresh = data.draw(st.lists(st.tuples(xs, st.one_of(ends, one_sided)), max_size=8))
@@ -92,6 +93,7 @@ def test_a_way_finds_the_ranges_that_get_a_row(plan: type[WayOfBands], data: st.
 @pytest.mark.parametrize(("limited", "digits", "length"), [(False, 1, 0.4), (True, 1, 0.4), (False, 0, 4.0)])
 def test_a_way_finds_them_among_many(plan: type[WayOfBands], limited: bool, digits: int, length: float) -> None:
     random = np.random.default_rng(7)
+    limited &= plan is not BandSequences
     subject = plan()
     low = random.uniform(0, 1_000, 2_000).round(digits)
     x_low = random.uniform(0, 100, 2_000) if limited else np.full(2_000, -INF)
@@ -118,10 +120,13 @@ def test_a_difference_is_rounded_as_in_sql(plan: type[WayOfBands]) -> None:
     assert_agrees(subject, rows, Arrivals(np.zeros(1), np.array([0.1]), np.zeros(1)), ranges)
 
 
+@pytest.mark.parametrize("kind", [BandGroups, BandSequences])
 @pytest.mark.parametrize("epsilon", [0.1, 3.0])
-def test_groups_stay_few_and_right_as_bands_come_and_go(epsilon: float) -> None:
+def test_groups_stay_few_and_right_as_bands_come_and_go(
+    epsilon: float, kind: type[BandGroups] | type[BandSequences]
+) -> None:
     random = np.random.default_rng(3)
-    subject, ranges = BandGroups(epsilon), dict[int, list[float]]()
+    subject, ranges = kind(epsilon), dict[int, list[float]]()
     for turn in range(60):
         centre = 40 * turn  # they wander: old groups run empty, new ones begin
         ids = np.array([one for one in range(400) if one not in ranges][: random.choice([1, 1, 30])], np.int64)
@@ -138,4 +143,4 @@ def test_groups_stay_few_and_right_as_bands_come_and_go(epsilon: float) -> None:
     subject.remove(np.array(list(ranges), np.int64))
     subject.check()
     with pytest.raises(ValueError, match="epsilon must be more than 0, not 0"):
-        BandGroups(0)
+        kind(0)

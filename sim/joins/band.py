@@ -1,13 +1,13 @@
 """Which ranges of band joins get a new result row, found in the ways that BJ-SSI is measured against.
 
 BJ-QOuter, BJ-DOuter and BJ-MJ of Xie (2007), section 4.3.1, touch every range or every row of the other side for that;
-BJ-SSI touches each stabbing group (band_groups.py). The server asks another question (which rows are wanted, see
-ssi.py), and uses none of these; `hullcast bench joins` measures them.
+BJ-SSI touches each stabbing group (band_sequences.py; ours: band_groups.py). The server asks another question (which
+rows are wanted, see broker/joins/ssi.py), and uses none of these; `hullcast bench joins` measures them.
 
 For n ranges and m rows: BJ-QOuter O(n log m), BJ-DOuter O(m log n), BJ-MJ O(m + n), and in each
 the ranges found, if they are listed. All keep what they know of ranges in structures that are
-there anyway: BJ-DOuter in the k-d tree of matching, where an interval is the point (low, high), BJ-MJ and BJ-SSI in an
-A2B-tree, which is a sorted list.
+there anyway: BJ-DOuter in the k-d tree of matching, where an interval is the point (low, high), the others in
+A2B-trees, which are sorted lists.
 
 A range is a rectangle (x_low, x_high, y_low, y_high) under an id. y is what the other side's row has in the tree, less
 the arrival's offset, rounded once as SQL does; so it rises with the row's place in the tree.
@@ -46,7 +46,6 @@ from hullcast.broker.joins.plan import (
     RectangleTable,
     first_at,
     has_partners,
-    is_met,
 )
 from hullcast.network.compiled import kernel, part, prefetch
 from hullcast.network.matching import search
@@ -54,6 +53,7 @@ from hullcast.network.matching.index import PointIndex
 from hullcast.network.matching.search import STACK
 from hullcast.network.matching.tree import longer
 from hullcast.network.wire.errors import InvariantBroken
+from hullcast.sim.joins.beside import is_met
 
 if TYPE_CHECKING:
     from hullcast.network.matching.tree import Tree

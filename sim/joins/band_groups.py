@@ -1,7 +1,7 @@
-"""BJ-SSI: which bands of each stabbing group get a row (Xie (2007), section 4.3.1).
+"""BJ-SSI with one list: which bands of each stabbing group get a row.
 
-O(tau (log m + log n)) for n ranges in tau groups and m rows, and the ranges found, if they are listed. Like the ways
-that it is measured against (band.py) it is for `hullcast bench joins`; the server asks for wanted rows (ssi.py).
+Ours, beside that of Xie (2007), section 4.3.1 (band_sequences.py). For n ranges in tau groups and m rows
+O(tau (log m + log n)), and a look at each range that begins in a gap.
 """
 
 from __future__ import annotations
@@ -23,15 +23,6 @@ from hullcast.broker.index.nodes import (
     Y,
     seek,
 )
-from hullcast.broker.joins.band import (
-    SortedRanges,
-    entries,
-    expect,
-    holds_x,
-    look_ahead,
-    put_one,
-    take_one,
-)
 from hullcast.broker.joins.ordered import grown
 from hullcast.broker.joins.partition import canonical
 from hullcast.broker.joins.plan import (
@@ -43,6 +34,15 @@ from hullcast.broker.joins.plan import (
 )
 from hullcast.network.compiled import kernel, part
 from hullcast.network.matching.tree import longer
+from hullcast.sim.joins.band import (
+    SortedRanges,
+    entries,
+    expect,
+    holds_x,
+    look_ahead,
+    put_one,
+    take_one,
+)
 
 if TYPE_CHECKING:
     from hullcast.network.wire.arrays import Floats, Ints
@@ -57,7 +57,7 @@ WIDTH = 5
 
 
 class BandGroups(SortedRanges):
-    """BJ-SSI: for each stabbing group one look for the two rows beside its point.
+    """BJ-SSI with one list: for each stabbing group one look for the two rows beside its point.
 
     All ranges of a group hold its point. So a range without a row lies in the *gap* between the two rows beside its
     group's point, and every range in such a gap has no row::
@@ -85,7 +85,7 @@ class BandGroups(SortedRanges):
       G3  Of each run of the greedy partition it is known how many ranges begin there (the first: or before it).
     """
 
-    name: ClassVar[str] = "BJ-SSI"
+    name: ClassVar[str] = "BJ-SSI, one list"
 
     def __init__(self, epsilon: float = 1.0) -> None:
         if not epsilon > 0:
