@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, PUBLISHER, VICTIM
-from hullcast.sim.output.text import size
+from hullcast.network.wire.durations import size_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -85,12 +85,14 @@ def _costs(summary: Summary) -> Table:
     others = ((traffic.content, sql_s), (traffic.unicast, None))
     (ours, style), *names = WAYS
     cpu = "" if isnan(cpu_s) else f"{cpu_s:,.1f} s"
-    table.add_row(Text(ours, f"bold {style}"), Text(size(traffic.hullcast.size_bytes), "bold"), "", Text(cpu, "bold"))
+    table.add_row(
+        Text(ours, f"bold {style}"), Text(size_text(traffic.hullcast.size_bytes), "bold"), "", Text(cpu, "bold")
+    )
     for (name, style), (load, taken_s) in zip(names, others, strict=True):
         known = taken_s is not None and not isnan(cpu_s)
         table.add_row(
             Text(name, style),
-            size(load.size_bytes),
+            size_text(load.size_bytes),
             Text(f"{traffic.against(load):,.1f}x", "bold"),
             f"{taken_s:,.1f} s" if known else "",
             Text(f"{(taken_s or 0) / max(cpu_s, 1e-9):,.1f}x" if known else "", "bold"),
@@ -113,8 +115,8 @@ def plain_line(state: DemoState) -> str:
     answers = "; ".join(f"{one.kind} {one.text}" for one in state.shown[:5:2])
     return (
         f"{state.elapsed_s:5.1f} s  {state.published:,} updates ({state.rate:,.0f}/s, {state.told_rate:,.0f} answers/s)"
-        f" | sent {size(traffic.hullcast.size_bytes)} (rows: {size(traffic.content.size_bytes)}, "
-        f"each answer: {size(traffic.unicast.size_bytes)}) | {answers}"
+        f" | sent {size_text(traffic.hullcast.size_bytes)} (rows: {size_text(traffic.content.size_bytes)}, "
+        f"each answer: {size_text(traffic.unicast.size_bytes)}) | {answers}"
     )
 
 
@@ -214,7 +216,7 @@ def _bars(traffic: DemoTraffic) -> Table:
     for (name, style), load in zip(WAYS, loads, strict=True):
         ratio = f"{traffic.against(load):,.1f}x" if load is not traffic.hullcast and most else ""
         bar = Bar(max(1, most), 0, load.size_bytes, color=style, bgcolor="grey23")
-        table.add_row(Text(name, f"bold {style}"), size(load.size_bytes), ratio, bar)
+        table.add_row(Text(name, f"bold {style}"), size_text(load.size_bytes), ratio, bar)
     return table
 
 

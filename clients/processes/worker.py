@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from asyncio.subprocess import Process
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    Task = Callable[..., Awaitable[dict[str, Any]]]
+    Task = Callable[..., Awaitable[dict[str, Any] | None]]  # nothing to say is {}
 
 LIMIT_S = 120.0
 _LINE_BYTES = 1 << 22
@@ -117,7 +117,7 @@ async def _work(asked: asyncio.Queue[bytes], tasks: Mapping[str, Task]) -> None:
     while True:
         words = json.loads(await asked.get())
         try:
-            reply = await tasks[words.pop("do")](**words)
+            reply = await tasks[words.pop("do")](**words) or {}
         except HullcastError as error:
             reply = {"error": f"{type(error).__name__}: {error}"}
         try:

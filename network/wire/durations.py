@@ -1,4 +1,4 @@
-"""Durations as people write them: `200ms`, `1m`, `1h 30m`, or plain seconds."""
+"""Durations as people write them: `200ms`, `1m`, `1h 30m`, or plain seconds; and sizes as they read them."""
 
 from __future__ import annotations
 
@@ -78,4 +78,13 @@ def time_shown(seconds: float) -> str:
     for unit, name, below, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if whole >= unit:
             return f"{whole // unit} {name} {whole % unit // below} {smaller}"
+    raise AssertionError
+
+
+def size_text(count: float) -> str:
+    """Bytes in the unit that reads best."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:,.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
     raise AssertionError

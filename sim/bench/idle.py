@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 
 from hullcast.clients.processes.worker import ask_all
 from hullcast.clients.sdk.client import Client, connect
 from hullcast.sim.bench.frame.benchmark import Benchmark, BenchOption, BenchSection, Shown, Tick
 from hullcast.sim.bench.frame.machine import cpu_by_name
 from hullcast.sim.bench.frame.stage import staged
-from hullcast.sim.bench.frame.worker import BenchWorker, main
+from hullcast.sim.bench.frame.worker import BenchWorker, Told, main, part_of
 from hullcast.sim.output.goals import Goal, share_under
 from hullcast.sim.output.text import plain_table
 
@@ -45,16 +44,9 @@ class IdleLine:
     interruptions: int
 
 
-@dataclass(frozen=True, slots=True)
-class IdleLines:
-    """All numbers of clients."""
-
-    lines: tuple[IdleLine, ...]
-
-
-def idle_goals(found: IdleLines) -> Iterator[Goal]:
+def idle_goals(found: tuple[IdleLine, ...]) -> Iterator[Goal]:
     """A gateway alone, and in a crowd."""
-    for line in found.lines:
+    for line in found:
         if line.clients in (0, CROWD):
             name = "no traffic, no clients: the busiest process" if not line.clients else "10,000 idle clients: gateway"
             limit = CROWDED_PERCENT if line.clients else ALONE_PERCENT
@@ -65,13 +57,13 @@ def idle_goals(found: IdleLines) -> Iterator[Goal]:
                 yield Goal("10,000 at once: all at the gateway", "100 %", f"{there:.2%}", there)
 
 
-def idle_tables(found: IdleLines) -> Iterator[Shown]:
+def idle_tables(found: tuple[IdleLine, ...]) -> Iterator[Shown]:
     """A line for each number of clients."""
     table = plain_table(
         "idle clients at one gateway: CPU in per cent of a core",
         *("clients", "connected in s", "gateway %", "server %", f"clients % (in {PROCESSES})", "attempts", "lost"),
     )
-    for line in found.lines:
+    for line in found:
         cpu = line.cpu_percent
         theirs = sum(used for name, used in cpu.items() if name not in (GATEWAY, "server"))
         lost = line.interruptions + line.clients - line.at_gateway
@@ -80,13 +72,13 @@ def idle_tables(found: IdleLines) -> Iterator[Shown]:
     yield table
 
 
-async def measure_idle(settings: IdleSettings, tick: Tick) -> IdleLines:
+async def measure_idle(settings: IdleSettings, tick: Tick) -> tuple[IdleLine, ...]:
     """Each number of clients, one after the other."""
     lines = []
     for count in settings.clients:
         tick(f"{count:,} clients")
         lines.append(await _idle(count, settings))
-    return IdleLines(tuple(lines))
+    return tuple(lines)
 
 
 async def _idle(clients: int, settings: IdleSettings) -> IdleLine:
@@ -96,7 +88,7 @@ async def _idle(clients: int, settings: IdleSettings) -> IdleLine:
     async with staged(names, "hullcast.sim.bench.idle", nodes=1, data=False, connected=False) as stage:
         workers, gateway = list(stage.workers.values()), stage.gateways[0]
         began = perf_counter()
-        shares = [clients * (n + 1) // PROCESSES - clients * n // PROCESSES for n in range(PROCESSES)]
+        shares = [len(range(clients)[part_of(clients, n, PROCESSES)]) for n in range(PROCESSES)]
         places = zip(workers, shares, strict=True)
         await asyncio.gather(*(worker.ask("crowd", url=gateway, count=count) for worker, count in places))
         connected_s = perf_counter() - began
@@ -117,16 +109,15 @@ class IdleCrowd(BenchWorker):
         super().__init__()
         self._crowd: list[Client] = []
 
-    async def crowd(self, url: str, count: int) -> dict[str, Any]:
+    async def crowd(self, url: str, count: int) -> None:
         """Connect all at once."""
         opening = []
         for number in range(count):
             opening.append(asyncio.ensure_future(connect(url, name=f"idle-{number}", timeout=CONNECT_S)))
             await asyncio.sleep(0)  # as if each were a process of its own: those that are there already go on
         self._crowd = await asyncio.gather(*opening)
-        return {}
 
-    async def links(self, endpoint: str) -> dict[str, Any]:
+    async def links(self, endpoint: str) -> Told:
         """Where they are, and how often each had to dial."""
         links = [client.statistics().link for client in self._crowd]
         return {

@@ -52,14 +52,7 @@ class NodeSize:
     ns: dict[int, float]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSizes:
-    """All of them."""
-
-    sizes: tuple[NodeSize, ...]
-
-
-def measure_nodes(settings: NodeSizeSettings, tick: Tick) -> NodeSizes:
+def measure_nodes(settings: NodeSizeSettings, tick: Tick) -> tuple[NodeSize, ...]:
     """The median over all of a size's rounds."""
     shipped = _shipped()
     found: dict[int, dict[int, list[float]]] = {size: {n: [] for n in settings.rows} for size in settings.sizes}
@@ -70,15 +63,15 @@ def measure_nodes(settings: NodeSizeSettings, tick: Tick) -> NodeSizes:
                 for n, ns in _visit(folders[size], settings).items():
                     found[size][n].append(ns)
     middle = {size: {n: median(values) for n, values in of.items()} for size, of in found.items()}
-    return NodeSizes(tuple(NodeSize(size, size == shipped, of) for size, of in middle.items()))
+    return tuple(NodeSize(size, size == shipped, of) for size, of in middle.items())
 
 
-def node_tables(found: NodeSizes) -> Iterator[Shown]:
+def node_tables(found: tuple[NodeSize, ...]) -> Iterator[Shown]:
     """Sizes by rows, the best in bold."""
-    rows = list(found.sizes[0].ns)
+    rows = list(found[0].ns)
     table = plain_table("S-CN kernel, ns an update", "entries of an inner node", *(f"{n:,} rows" for n in rows))
-    best = {n: min(size.ns[n] for size in found.sizes) for n in rows}
-    for size in found.sizes:
+    best = {n: min(size.ns[n] for size in found) for n in rows}
+    for size in found:
         cells = [f"[bold]{size.ns[n]:,.0f}[/]" if size.ns[n] == best[n] else f"{size.ns[n]:,.0f}" for n in rows]
         table.add_row(f"{size.inner}{' (as shipped)' if size.shipped else ''}", *cells)
     yield table

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hullcast.clients.sdk.blocking import BlockingClient, run_in_thread
 from hullcast.clients.sdk.blocking import connect as connect_blocking
 from hullcast.sim.bench.frame.benchmark import Benchmark, BenchSection, Shown, Tick
-from hullcast.sim.bench.frame.machine import process_of
+from hullcast.sim.bench.frame.machine import below_s, cpu_s
 from hullcast.sim.bench.frame.stage import staged
 from hullcast.sim.output.goals import Goal
 from hullcast.sim.output.text import plain_table
@@ -53,14 +53,7 @@ class SourceLine:
         return self.rows / self.seconds
 
 
-@dataclass(frozen=True, slots=True)
-class SourceLines:
-    """All ways."""
-
-    lines: tuple[SourceLine, ...]
-
-
-def measure_source(settings: SourceSettings, tick: Tick) -> SourceLines:
+def measure_source(settings: SourceSettings, tick: Tick) -> tuple[SourceLine, ...]:
     """Measure each way, one after the other, on two cores of Spark and a server that syncs to disk."""
     from hullcast.clients import spark as data_source
     from hullcast.sim.spark.options import SparkOptions
@@ -102,21 +95,21 @@ def measure_source(settings: SourceSettings, tick: Tick) -> SourceLines:
         changes = _load(spark, url, changes="true", after=start, through=end)
         timed("out, spark.read: changes", lambda: _to_nowhere(changes, rows))
         timed("out, spark.readStream: changes", lambda: _streamed(spark, url, stage.folder, start, rows))
-    return SourceLines(tuple(lines))
+    return tuple(lines)
 
 
-def source_goals(found: SourceLines) -> Iterator[Goal]:
+def source_goals(found: tuple[SourceLine, ...]) -> Iterator[Goal]:
     """What Spark does with our source; Spark alone and the SDK stand beside it."""
-    for line in found.lines:
+    for line in found:
         if "SDK" not in line.name and "alone" not in line.name:
             yield Goal(line.name, f">= {AIM:,} rows/s", f"{line.rate:,.0f}", line.rate / AIM)
 
 
-def source_tables(found: SourceLines) -> Iterator[Shown]:
+def source_tables(found: tuple[SourceLine, ...]) -> Iterator[Shown]:
     """A line for each way."""
     columns = ("what", "rows", "seconds", "rows/s", "CPU us/row, server", "others")
     table = plain_table("rows by Spark, on all cores of this host", *columns)
-    for line in found.lines:
+    for line in found:
         cpu = (f"{1e6 * used / line.rows:.2f}" for used in (line.server_cpu_s, line.others_cpu_s))
         table.add_row(line.name, f"{line.rows:,}", f"{line.seconds:.2f}", f"{line.rate:,.0f}", *cpu)
     yield table
@@ -124,15 +117,8 @@ def source_tables(found: SourceLines) -> Iterator[Shown]:
 
 def _cpu_s(server: int) -> tuple[float, float]:
     """CPU of the server (with the process that reads its history), and of all other processes of this run."""
-    import psutil
-
-    own = process_of()
-    theirs = {one.pid for one in (process_of(server), *process_of(server).children(recursive=True))}
-    used = [0.0, 0.0]
-    for one in (own, *own.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):
-            used[one.pid not in theirs] += sum(one.cpu_times()[:2])
-    return used[0], used[1]
+    theirs, here = cpu_s(server) + below_s(server), os.getpid()
+    return theirs, cpu_s(here) + below_s(here) - theirs
 
 
 def _frame(spark: SparkSession, rows: int, partitions: int) -> DataFrame:

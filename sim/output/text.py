@@ -27,15 +27,6 @@ def number(value: float | None) -> str:
     return f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
 
 
-def size(count: float) -> str:
-    """Bytes in the unit that reads best."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:,.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError
-
-
 def factor(ratio: float) -> str:
     """How many times: 0.72x, 8.2x, 31x, 1,087x."""
     if ratio >= 1.095:

@@ -20,8 +20,7 @@ from hullcast.clients.cli.commands.arguments import seconds
 from hullcast.clients.cli.commands.connection import add_connection_arguments, as_json, connected
 from hullcast.clients.cli.commands.operators import missed_in_words, waiting_in_words
 from hullcast.clients.cli.commands.policy import counters_in_words
-from hullcast.network.wire.durations import duration_text, time_shown
-from hullcast.sim.output.text import size
+from hullcast.network.wire.durations import duration_text, size_text, time_shown
 
 if TYPE_CHECKING:
     import argparse
@@ -170,14 +169,16 @@ def _server(now: StatusSample, before: StatusSample | None) -> Text:
     if log["memory_only"]:
         kept = "rows in memory only, no commit log"
     else:
-        kept = f"commit log {size(log['written_bytes'])} written, {size(log['pending_bytes'])} not yet on disk"
+        kept = (
+            f"commit log {size_text(log['written_bytes'])} written, {size_text(log['pending_bytes'])} not yet on disk"
+        )
         checkpoints = f"{log['checkpoints']} checkpoint{'' if log['checkpoints'] == 1 else 's'}"
-        kept += f", {size(log['free_bytes'])} free on its disk, {checkpoints}"
+        kept += f", {size_text(log['free_bytes'])} free on its disk, {checkpoints}"
         kept += f", history readable from update {log['readable_from']:,} on"
-    retention = f"{size(status['retention_bytes'])} kept for clients that reconnect"
+    retention = f"{size_text(status['retention_bytes'])} kept for clients that reconnect"
     refused = f", {status['refused']:,} requests refused" if status["refused"] else ""
     failed = f", {status['failed']:,} failed by a fault of the server" if status["failed"] else ""
-    text.append(f"\n{kept}; rows take {size(status['memory_bytes'])}; {retention}{refused}{failed}", "dim")
+    text.append(f"\n{kept}; rows take {size_text(status['memory_bytes'])}; {retention}{refused}{failed}", "dim")
     if log.get("disk_full"):
         text.append(f"\npublishes refused: {log['disk_full']}", "bold red")
     text.append(f"\nlongest pause of the event loop in the last minute {status['recent_pause_s'] * 1000:.0f} ms", "dim")
@@ -224,7 +225,7 @@ def _counted(count: int, what: str) -> str:
 def _waiting(size_bytes: int) -> Text:
     if not size_bytes:
         return Text()
-    return Text(f", {size(size_bytes)} queued", "yellow" if size_bytes >= WAITING_BYTES else "")
+    return Text(f", {size_text(size_bytes)} queued", "yellow" if size_bytes >= WAITING_BYTES else "")
 
 
 def _messages(
@@ -335,9 +336,11 @@ def _operators(known: Mapping[str, Any]) -> Text:
     if not known["running"]:
         return text.append("the streams process is not running; it is being started", "not bold red")
     held, limit = known.get("waiting_bytes", 0), known["limit_bytes"]
-    said = [f"queues hold {size(held)} of {size(limit)}, at most {size(known.get('most_waiting_bytes', 0))} so far"]
+    most = size_text(known.get("most_waiting_bytes", 0))
+    said = [f"queues hold {size_text(held)} of {size_text(limit)}, at most {most} so far"]
     if "memory_bytes" in known:
-        said.append(f"windows and tables take {size(known.get('kept_bytes', 0))} of {size(known['memory_bytes'])}")
+        kept = size_text(known.get("kept_bytes", 0))
+        said.append(f"windows and tables take {kept} of {size_text(known['memory_bytes'])}")
     said.append(f"{_counted(known['behind'], 'update')} behind the log")
     said.append(f"policy {known['policy']}")
     if known["processes"] > 1:
@@ -387,7 +390,7 @@ def _loaded(tables: Mapping[str, Any]) -> Table:
             f"{facts['stretch']:.2f}" if facts["stretch"] else "-",
             "-" if period_s is None else duration_text(period_s),
             f"{facts['weight']:g}",
-            size(facts["bytes"]),
+            size_text(facts["bytes"]),
         )
     return table
 
@@ -436,7 +439,7 @@ def _conditionals(known: Mapping[str, Any]) -> list[RenderableType]:
             time_shown(one["mean_s"]) if one["runs"] else "-",
             f"{one['delivered']:,}",
             f"{last['as_of']:,}" if last.get("as_of") is not None else "-",
-            size(last["bytes"]) if last else "-",
+            size_text(last["bytes"]) if last else "-",
         )
     return [Text(), table]
 

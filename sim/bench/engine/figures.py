@@ -14,7 +14,8 @@ from hullcast.sim.bench.engine.tables import (
     SubscriptionsSection,
     UpdateCost,
 )
-from hullcast.sim.bench.engine.throughput import Rate, ThroughputSection
+from hullcast.sim.bench.engine.throughput import ThroughputSection
+from hullcast.sim.bench.frame.charts import Bars, draw_bars
 from hullcast.sim.output.charts import BLUE, DPI, GREEN, GREY, ORANGE, pyplot, save
 from hullcast.sim.output.text import short
 
@@ -105,35 +106,10 @@ def _finish(figure: Any, axes: Any, xs: Sequence[int], path: Path) -> Path:
 
 def draw_throughput(section: ThroughputSection, path: Path) -> Path:
     """Rates by batch and by type."""
-    figure, (left, right) = pyplot().subplots(1, 2, figsize=(11, 4.8), dpi=DPI, layout="constrained")
-    sizes, rates = [rate.batch for rate in section.by_batch], [rate.rate for rate in section.by_batch]
-    left.loglog(sizes, rates, "o-", color=GREEN)
-    for size, rate in zip(sizes, rates, strict=True):
-        _note(left, short(rate), (size, rate), (-6, 5), ha="right", color=GREEN)
-    left.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    left.yaxis.set_major_formatter(lambda value, _: short(value))
-    left.minorticks_off()
-    left.margins(x=0.14, y=0.12)
-    left.set_xlabel("updates in a batch")
-    left.set_ylabel("updates per second (log)")
-    left.set_title(f"range MIN by batch size (one row: {section.single_us:.0f} us)", fontsize=11)
-    left.grid(alpha=0.25)
-    _bars(right, section.by_type[::-1])
-    right.set_title(f"by subscription type, batches of {section.by_type[0].batch:,}", fontsize=11)
-    figure.suptitle(f"Engine.upsert with columns, {section.rows:,} rows, channel open, no local subscribers")
-    return save(figure, path)
-
-
-def _bars(axes: Any, rates: Sequence[Rate]) -> None:
-    bars = axes.barh([rate.name for rate in rates], [rate.rate for rate in rates], color=BLUE, height=0.65)
-    labels = [f"{short(rate.rate)}/s, {rate.messages:.2f} messages" for rate in rates]
-    widest = max(rate.rate for rate in rates)
-    for bar, label, rate in zip(bars, labels, rates, strict=True):
-        inside = rate.rate > 0.7 * widest
-        side = {"ha": "right", "color": "white"} if inside else {"ha": "left", "color": "black"}
-        at = (bar.get_width(), bar.get_y() + bar.get_height() / 2)
-        _note(axes, label, at, (-5 if inside else 5, 0), va="center", fontsize=8.5, **side)
-    axes.xaxis.set_major_formatter(lambda value, _: short(value))
-    axes.set_xlabel("updates per second (and messages per update)")
-    axes.grid(alpha=0.25, axis="x")
-    axes.set_axisbelow(True)
+    rates = (*section.by_batch, *section.by_type)
+    panels = (
+        Bars("updates a second", [rate.rate for rate in rates], GREEN, log=True),
+        Bars("messages an update", [rate.messages for rate in rates]),
+    )
+    title = f"Engine.upsert with columns, {section.rows:,} rows, channel open, no local subscribers"
+    return draw_bars(path, title, [rate.name for rate in rates], panels)

@@ -57,7 +57,6 @@ class UpdateCost:
     unicast_ratio: Spread  # S-UN / S-CN as served
     growth: Spread  # S-CN as served / the same at the first line
     kernel_growth: Spread | None
-    kernel_ratio: Spread | None  # kernel / ceiling
     thesis: tuple[float, float] | None
 
 
@@ -167,7 +166,6 @@ def _line(
         ratio(unicast, engine),
         ratio(engine, runs[f"engine {first}"]),
         ratio(kernel, runs[f"kernel {first}"]) if kernel else None,
-        ratio(kernel, ceiling) if kernel and ceiling else None,
         thesis,
     )
 

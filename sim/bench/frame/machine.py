@@ -9,12 +9,10 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
-
-import numba
-import numpy as np
 
 from hullcast.network.wire.errors import UsageError
 
@@ -31,8 +29,8 @@ def machine() -> dict[str, Any]:
         "load": [round(load, 2) for load in os.getloadavg()],
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": platform.python_version(),
-        "numba": numba.__version__,
-        "numpy": np.__version__,
+        "numba": version("numba"),
+        "numpy": version("numpy"),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
@@ -77,6 +75,12 @@ def below_s(pid: int) -> float:
         times = child.cpu_times()
         below += sum(times[:2]) + times.children_user + times.children_system
     return float(below)
+
+
+def write_and_sync(descriptor: int, size_bytes: int = 200) -> None:
+    """Have some bytes more on disk, as a server does with its log."""
+    os.write(descriptor, bytes(size_bytes))
+    os.fdatasync(descriptor)
 
 
 def busy_cores_s() -> float:

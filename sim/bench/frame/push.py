@@ -14,18 +14,17 @@ from math import isnan, nan
 from pathlib import Path
 from statistics import median
 from time import monotonic, monotonic_ns, perf_counter, sleep, thread_time
-from typing import Any
 
-import numpy as np
 from rich.table import Table
 
 from hullcast.clients.processes.worker import Worker
-from hullcast.network.answers.events import Change
+from hullcast.clients.sdk.subscription import Subscription
+from hullcast.network.answers.events import Change, Event
 from hullcast.sim.bench.frame.benchmark import Tick
 from hullcast.sim.bench.frame.charts import Bars, draw_bars
 from hullcast.sim.bench.frame.stage import BenchStage
-from hullcast.sim.bench.frame.timing import MeasurementFailed
-from hullcast.sim.bench.frame.worker import BenchWorker
+from hullcast.sim.bench.frame.timing import MeasurementFailed, p50_and_p99
+from hullcast.sim.bench.frame.worker import BenchWorker, Told, goes_on
 from hullcast.sim.output.charts import ORANGE
 from hullcast.sim.output.text import number, plain_table
 
@@ -38,14 +37,6 @@ PUSHES = "PUSHES"
 CREATE_PUSHES = f"CREATE TABLE {PUSHES} (ID INTEGER PRIMARY KEY, X REAL, SENT INTEGER)"
 NEWEST = f"SELECT MAX(SENT) FROM {PUSHES} WHERE X BETWEEN 0 AND 100"
 _SPIN_S = 0.002
-
-
-def p50_and_p99(values: Sequence[float]) -> tuple[float, float]:
-    """Of no values: nan."""
-    if not values:
-        return nan, nan
-    p50, p99 = np.quantile(values, (0.5, 0.99)).tolist()
-    return p50, p99
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,16 +196,13 @@ def draw_push(section: PushSection, path: Path, *, by: str) -> Path:
 class PushWorker(BenchWorker):
     """A client that pushes or hears, or only takes processor time."""
 
-    async def hear(self) -> dict[str, Any]:
+    async def hear(self) -> None:
         """Subscribe to the newest push, and note the age of each as it comes."""
-        ready = asyncio.Event()
-        told = self._begin(lambda: self._hear(ready), "hear")
-        await ready.wait()
-        return told
+        self._begin(self._note(await self.client.subscribe(NEWEST, overflow="block")), "hear")
 
-    async def _hear(self, ready: asyncio.Event) -> dict[str, Any]:
+    async def _note(self, newest: Subscription[Event]) -> Told:
         ages: list[int] = []
-        async with self.client.subscribe(NEWEST, overflow="block") as newest:
+        async with newest:
 
             async def note() -> None:
                 async for event in newest:
@@ -223,14 +211,13 @@ class PushWorker(BenchWorker):
                         ages.append(now - int(event.answer))
 
             noting = asyncio.create_task(note(), name="note")
-            ready.set()
             await self._stop.wait()
             await self.client.sync()
             await asyncio.sleep(0)
         await noting
         return {"ms": [age / 1e6 for age in ages]}
 
-    async def push(self, rate: float, seconds: float) -> dict[str, Any]:
+    async def push(self, rate: float, seconds: float) -> None:
         """Publish single rows, each when it is due, which say when they were sent."""
         due = monotonic()
         end = due + seconds
@@ -240,14 +227,14 @@ class PushWorker(BenchWorker):
                 due = max(due + 1 / rate, monotonic() - 1.0)
                 row = {"ID": 1, "X": 50.0, "SENT": monotonic_ns()}
                 tasks.create_task(self.client.publish(PUSHES, row), name="push")
-        return {}
 
-    async def spin(self, share: float, nice: int) -> dict[str, Any]:
+    @goes_on
+    async def spin(self, share: float, nice: int) -> Told:
         """Take a share of a processor, as nice as that."""
         os.nice(nice - os.nice(0))
-        return self._begin(lambda: asyncio.to_thread(self._spin, share), "spin")
+        return await asyncio.to_thread(self._spin, share)
 
-    def _spin(self, share: float) -> dict[str, Any]:
+    def _spin(self, share: float) -> Told:
         began, used = perf_counter(), thread_time()
         while not self._stop.is_set():
             due = used + share * (perf_counter() - began)  # of CPU, so that time lost to others is made up for

@@ -20,7 +20,7 @@ from hullcast.sim.bench.frame.benchmark import DISTURBED, BenchReport, BenchSect
 from hullcast.sim.output.charts import DPI, pyplot
 from hullcast.sim.output.goals import claims_table, goals_table
 
-FORMAT = 2  # of the JSON file; raised when a reader would have to change
+FORMAT = 3  # of the JSON file; raised when a reader would have to change
 
 
 # --- in the terminal -----------------------------------------------------------------------------------------------

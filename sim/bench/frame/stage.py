@@ -12,9 +12,12 @@ from statistics import mode
 from time import monotonic
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from hullcast.clients.processes.cluster import SERVER, Cluster, Layout
 from hullcast.clients.processes.worker import Worker, WorkerFailed, ask_all
 from hullcast.clients.sdk.client import Client, connect
+from hullcast.network.wire.arrays import Floats
 from hullcast.sim.bench.frame.machine import below_s, busy_cores_s, cpu_by_name, cpu_s, process_of
 
 #: For requests of the benchmark itself; until nodes have reported; between two looks.
@@ -149,6 +152,29 @@ class BenchStage:
                 await asyncio.sleep(LOOK_S)
                 status = await self.control.status()
         return status
+
+
+async def collected(workers: Sequence[Worker], what: str, folder: Path) -> list[dict[str, Any]]:
+    """The arrays that each of them writes to a file when it is asked for that."""
+    found = []
+    for number, worker in enumerate(workers):
+        path = folder / f"{what}-{number}.npz"
+        await worker.ask(what, path=str(path))
+        with np.load(path) as written:
+            found.append(dict(written))
+    return found
+
+
+async def ages_ms(published: Path, workers: Sequence[Worker], folder: Path) -> Floats:
+    """From publishing an update to hearing of it, for each update and each of those who sampled it. The file says of
+    each publish when it was sent, and its last update."""
+    calls = np.load(published)
+    return np.concatenate(
+        [
+            (heard["time"] - calls["sent"][np.searchsorted(calls["last"], heard["update"])]) / 1e6
+            for heard in await collected(workers, "samples", folder)
+        ]
+    )
 
 
 @asynccontextmanager

@@ -11,12 +11,17 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from math import nan
 from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
+from hullcast.network.wire.arrays import Floats
 from hullcast.network.wire.errors import HullcastError
+from hullcast.sim.output.text import number
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -77,6 +82,46 @@ def spread(values: Iterable[float]) -> Spread:
         return Spread(ordered[0], ordered[0], ordered[0])
     q1, middle, q3 = quantiles(ordered, method="inclusive")
     return Spread(q1, middle, q3)
+
+
+def p50_and_p99(values: Sequence[float] | Floats) -> tuple[float, float]:
+    """Of no values: nan."""
+    if not len(values):
+        return nan, nan
+    p50, p99 = np.quantile(values, (0.5, 0.99)).tolist()
+    return p50, p99
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """Milliseconds of a request, and of another one asked in turns with it."""
+
+    p50_ms: float
+    p99_ms: float
+    other_p50_ms: float
+    other_p99_ms: float
+
+    @classmethod
+    def of(cls, ms: Sequence[float], other_ms: Sequence[float]) -> SideBySide:
+        """All that were asked."""
+        return cls(*p50_and_p99(ms), *p50_and_p99(other_ms))
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long as the other it takes, both at p50."""
+        return self.p50_ms / self.other_p50_ms
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """For a table."""
+        return tuple(map(number, (self.p50_ms, self.p99_ms, self.other_p50_ms, self.other_p99_ms)))
+
+
+def rotated(names: Iterable[K], turn: int) -> list[K]:
+    """Another one first each time: what comes first may find a colder machine."""
+    all_names = list(names)
+    start = turn % len(all_names)
+    return all_names[start:] + all_names[:start]
 
 
 def turns(rounds: int, tick: Callable[[str], None], what: str) -> Iterator[int]:

@@ -189,7 +189,7 @@ async def _live(settings: HopSettings, tick: Tick) -> list[LiveLoad]:
 
 
 async def _load(stage: BenchStage, rows: int, frames_s: int, seconds: float) -> LiveLoad:
-    how = {"rate": rows * frames_s, "batch": rows, "path": None}
+    how = {"rate": rows * frames_s, "batch": rows}
     await stage.workers[PUBLISHER].ask("paced", updates=int(rows * frames_s * seconds / 4), **how)
     await stage.synced()
     before = {name: used(pid) for name, pid in stage.pids.items()}

@@ -26,6 +26,7 @@ import zmq
 
 from hullcast.network.link.limits import LinkLimits
 from hullcast.network.link.socket import EventSocket, LinkContext, Message, bound_endpoint, open_dealer, open_router
+from hullcast.sim.bench.frame.machine import write_and_sync
 from hullcast.sim.bench.frame.timing import measured_apart
 
 _HEADER, _END = bytes(16), b"end"
@@ -200,8 +201,7 @@ def _sync(folder: Path, count: int) -> tuple[float, float]:
     try:
         for _ in range(count):
             began = perf_counter()
-            os.write(descriptor, bytes(200))
-            os.fdatasync(descriptor)
+            write_and_sync(descriptor)
             times.append(perf_counter() - began)
     finally:
         os.close(descriptor)

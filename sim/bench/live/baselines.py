@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -13,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hullcast.clients.processes.worker import Worker
+from hullcast.sim.bench.frame.machine import write_and_sync
 from hullcast.sim.bench.frame.stage import staged
+from hullcast.sim.bench.frame.timing import p50_and_p99
 from hullcast.sim.traces.table51 import CREATE, RANGE_MIN, Workload
 
 if TYPE_CHECKING:
@@ -87,8 +88,7 @@ def _figures(settings: LiveSettings, said: dict[str, Any], heard: list[dict[str,
     seconds = (max(one["fast_ended"] for one in heard) - said["began"]) / 1e9
     updates = settings.batch * min(one["fast_frames"] for one in heard)
     ages = np.concatenate([np.array(one["paced"]) for one in heard]) / 1e6
-    p50, p99 = np.quantile(ages, (0.5, 0.99)).tolist()
-    return Chain(updates / seconds, p50, p99, float(ages.max()), float(np.median(said["singly_ms"])))
+    return Chain(updates / seconds, *p50_and_p99(ages), float(ages.max()), float(np.median(said["singly_ms"])))
 
 
 def measure_disk(folder: Path, count: int, size_bytes: int) -> float:
@@ -97,8 +97,7 @@ def measure_disk(folder: Path, count: int, size_bytes: int) -> float:
     with (folder / "disk").open("ab", buffering=0) as file:
         for _ in range(count):
             started = perf_counter()
-            file.write(bytes(size_bytes))
-            os.fdatasync(file.fileno())
+            write_and_sync(file.fileno(), size_bytes)
             times.append(1e3 * (perf_counter() - started))
     return float(np.median(times))
 

@@ -15,8 +15,8 @@ from hullcast.clients.processes.worker import ask_all
 from hullcast.sim.bench.frame.answers import different, minima_by_sql, range_minima
 from hullcast.sim.bench.frame.benchmark import Benchmark, BenchSection, Shown, Tick
 from hullcast.sim.bench.frame.machine import cpu_by_name
-from hullcast.sim.bench.frame.stage import PUBLISHER, BenchStage, staged
-from hullcast.sim.bench.frame.timing import medians
+from hullcast.sim.bench.frame.stage import PUBLISHER, BenchStage, ages_ms, collected, staged
+from hullcast.sim.bench.frame.timing import medians, p50_and_p99
 from hullcast.sim.bench.live.baselines import Chain, ChainSizes, measure_chain, measure_disk, measure_unpruned
 from hullcast.sim.output.goals import Goal
 from hullcast.sim.output.text import number, plain_table, short, times
@@ -82,15 +82,6 @@ QUICK_LIVE = LiveSettings(
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
-    """All clients subscribe at once, to a channel that is not there yet; until the last has its answers."""
-
-    subscriptions: int
-    seconds: float
-    slowest_client_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class Latency:
     """From the call of `publish` to the yield of `changes()`, each update once per client that receives it."""
 
@@ -98,7 +89,6 @@ class Latency:
     batch: int
     samples: int
     p50_ms: float
-    p90_ms: float
     p99_ms: float
     max_ms: float
     receipt_p50_ms: float  # to the publisher's receipt
@@ -114,7 +104,6 @@ class Sustained:
     updates_s: float
     drain_s: float  # of these, after the last receipt
     checked: int  # answers compared, all of them
-    checked_by_sql: int
     wrong: int
     busy: Mapping[str, float]  # process to its share of one core
     cores: int
@@ -136,17 +125,6 @@ class CostLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """The CN way, per update: the same ranges as SUM, whose messages are the updates."""
-
-    updates: int
-    pairs: float  # an update and a subscription whose range holds it
-    client_messages: float
-    client_bytes: float
-    clients_us: float
-
-
-@dataclass(frozen=True, slots=True)
 class Single:
     """Publishes of one row, one after the other, each durable; and the least that could take."""
 
@@ -161,11 +139,11 @@ class LiveFigures:
     """Everything that was measured."""
 
     settings: LiveSettings
-    installed: Installed
+    installed_s: float  # until all subscriptions were there
     latency: Latency
     sustained: Sustained
     costs: tuple[CostLine, ...]
-    interval: Interval
+    interval: CostLine  # the CN way: the same ranges as SUM, whose messages are the updates
     single: Single
     unpruned_bytes: float  # an update, from a server that prunes nothing
     chain: Chain
@@ -194,19 +172,13 @@ async def subscribed(stage: BenchStage, settings: LiveSettings, sql: str, total:
     return await stage.ask_subscribers("subscribe", **how)
 
 
-async def _unsubscribed(stage: BenchStage) -> None:
-    """Have all leave, and wait until the server sends nothing for them any more."""
-    await ask_all(stage.subscribers, "unsubscribe")
-    await stage.status_when(lambda status: not status["children"]["channels"])
-
-
 async def measure_live(settings: LiveSettings, tick: Tick) -> LiveFigures:
     """Measure everything; some minutes for the full settings."""
     tick("starting the cluster")
     async with live_stage(settings) as stage:
         await load_rows(stage, settings)
         tick(f"installing {settings.subscriptions:,} subscriptions")
-        installed = await _install(stage, settings)
+        installed_s = await _install(stage, settings)
         tick(f"latency at {settings.paced_rate:,} updates/s")
         latency = await _latency(stage, settings)
         tick("as fast as acknowledged")
@@ -230,46 +202,28 @@ async def measure_live(settings: LiveSettings, tick: Tick) -> LiveFigures:
         gateway=line.client_bytes / settings.clients,
     )
     chain = await measure_chain(settings, sizes)
-    return LiveFigures(settings, installed, latency, sustained, costs, interval, single, unpruned, chain)
+    return LiveFigures(settings, installed_s, latency, sustained, costs, interval, single, unpruned, chain)
 
 
-async def _install(stage: BenchStage, settings: LiveSettings) -> Installed:
+async def _install(stage: BenchStage, settings: LiveSettings) -> float:
+    """All clients subscribe at once, to a channel that is not there yet: seconds until the last has its answers."""
     started = perf_counter()
-    replies = await subscribed(stage, settings, RANGE_MIN, settings.subscriptions, sync=False)
-    seconds = perf_counter() - started
-    return Installed(settings.subscriptions, seconds, max(reply["seconds"] for reply in replies))
+    await subscribed(stage, settings, RANGE_MIN, settings.subscriptions, sync=False)
+    return perf_counter() - started
 
 
 async def _latency(stage: BenchStage, settings: LiveSettings) -> Latency:
-    rate, batch = settings.paced_rate, settings.paced_batch
-    await stage.workers[PUBLISHER].ask("paced", rate=rate, batch=batch, updates=int(rate * settings.warm_s), path=None)
+    rate, batch, path = settings.paced_rate, settings.paced_batch, stage.folder / "published.npz"
+    publisher = stage.workers[PUBLISHER]
+    await publisher.ask("paced", rate=rate, batch=batch, updates=int(rate * settings.warm_s))
     await stage.synced()
-    await ask_all(stage.subscribers, "sample", on=True)
-    path = stage.folder / "published.npz"
-    updates = int(rate * settings.latency_s)
-    said = await stage.workers[PUBLISHER].ask("paced", rate=rate, batch=batch, updates=updates, path=str(path))
+    await ask_all(stage.subscribers, "sample")
+    said = await publisher.ask("paced", rate=rate, batch=batch, updates=int(rate * settings.latency_s), path=str(path))
     await stage.synced()
-    await ask_all(stage.subscribers, "sample", on=False)
-    published = np.load(path)
-    ages = []
-    for part, client in enumerate(stage.subscribers):
-        heard_path = stage.folder / f"heard-{part}.npz"
-        await client.ask("samples", path=str(heard_path))
-        heard = np.load(heard_path)
-        batches = np.searchsorted(published["last"], heard["seq"])
-        ages.append((heard["time"] - published["sent"][batches]) / 1e6)
-    p50, p90, p99 = np.quantile(np.concatenate(ages), (0.5, 0.9, 0.99)).tolist()
-    return Latency(
-        said["updates"] / (said["ended"] - said["began"]) * 1e9,
-        batch,
-        sum(map(len, ages)),
-        p50,
-        p90,
-        p99,
-        float(max(age.max() for age in ages)),
-        said["receipt_p50_ms"],
-        said["late_p99_ms"],
-    )
+    ages = await ages_ms(path, stage.subscribers, stage.folder)
+    achieved = said["updates"] / (said["ended"] - said["began"]) * 1e9
+    quantiles = (*p50_and_p99(ages), float(ages.max()))
+    return Latency(achieved, batch, len(ages), *quantiles, said["receipt_p50_ms"], said["late_p99_ms"])
 
 
 async def _sustain(stage: BenchStage, settings: LiveSettings) -> Sustained:
@@ -281,7 +235,7 @@ async def _sustain(stage: BenchStage, settings: LiveSettings) -> Sustained:
     _, finished = await stage.synced()
     after = cpu_by_name(stage.pids)
     seconds = (finished - said["began"]) / 1e9
-    checked, by_sql, wrong = await _check_answers(stage, settings)
+    checked, wrong = await _check_answers(stage, settings)
     await stage.heard()  # raises if somebody lost a link
     return Sustained(
         said["updates"],
@@ -289,71 +243,66 @@ async def _sustain(stage: BenchStage, settings: LiveSettings) -> Sustained:
         said["updates"] / seconds,
         (finished - said["ended"]) / 1e9,
         checked,
-        by_sql,
         wrong,
         {name: (after[name] - before[name]) / seconds for name in before},
         cpu_count() or 1,
     )
 
 
-async def _check_answers(stage: BenchStage, settings: LiveSettings) -> tuple[int, int, int]:
+async def _check_answers(stage: BenchStage, settings: LiveSettings) -> tuple[int, int]:
     """Compare every answer with what the rows give now: all by NumPy, some by SQLite; how many, and how many wrong."""
     rows = np.array([(row[0], row[1], row[2]) for row in await stage.control.query("SELECT ID, X, Y FROM POINTS")])
     published = (await stage.workers[PUBLISHER].ask("published"))["updates"] + settings.rows
     seq, _ = await stage.synced()
     if seq != published or len(rows) != settings.rows:
-        return 0, 0, settings.subscriptions
+        return 0, settings.subscriptions
     ranges = Workload(settings.rows, root=settings.seed).ranges(settings.subscriptions)
-    answers = []
-    for part, client in enumerate(stage.subscribers):
-        path = stage.folder / f"answers-{part}.npy"
-        await client.ask("answers", path=str(path))
-        answers.append(np.load(path))
-    answer: Floats = np.concatenate(answers)
-    right = range_minima(rows[:, 1], rows[:, 2], ranges.low, ranges.high)
-    wrong = different(answer, right)
+    held = await collected(stage.subscribers, "answers", stage.folder)
+    answer: Floats = np.concatenate([one["answers"] for one in held])
+    wrong = different(answer, range_minima(rows[:, 1], rows[:, 2], ranges.low, ranges.high))
     sample = np.linspace(0, settings.subscriptions - 1, settings.checked_by_sql).astype(np.int64)
     by_sql = minima_by_sql([CREATE], rows.tolist(), RANGE_MIN, ranges.low[sample], ranges.high[sample])
     wrong[sample] |= different(answer[sample], by_sql)
-    return len(answer), len(sample), int(wrong.sum())
+    return len(answer), int(wrong.sum())
 
 
 async def _singly(stage: BenchStage, settings: LiveSettings) -> Single:
     times = (await stage.workers[PUBLISHER].ask("singly", count=settings.singles))["ms"]
     disk = await asyncio.to_thread(measure_disk, stage.folder, settings.singles, 128)
-    p50, p99 = np.quantile(times, (0.5, 0.99)).tolist()
-    return Single(settings.singles, p50, p99, disk)
+    return Single(settings.singles, *p50_and_p99(times), disk)
 
 
 async def _costs(stage: BenchStage, settings: LiveSettings) -> tuple[CostLine, ...]:
-    """All sizes in turns, so that a busy moment of the machine falls on all of them alike."""
+    """All sizes in turns, so that a busy moment of the machine falls on all of them alike. Large batches: of small ones
+    a system that lags merges more, and its updates then look cheaper."""
     rounds: dict[int, list[CostLine]] = {size: [] for size in settings.sizes}
+    rate = settings.paced_rate
+    load = {"rate": rate, "batch": settings.batch}
     for _ in range(settings.size_rounds):
         for size in settings.sizes:
-            await _unsubscribed(stage)
-            await subscribed(stage, settings, RANGE_MIN, size)
-            rounds[size].append(await _cost(stage, settings, size))
+            await _subscribed_anew(stage, settings, RANGE_MIN, size)
+            line = await _cost(stage, size, int(rate * settings.warm_s / 2), int(rate * settings.size_s), load)
+            rounds[size].append(line)
     return tuple(map(medians, rounds.values()))
 
 
-def _us(updates: int, before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """Microseconds of CPU an update by kind of process, between two readings."""
-    return {name: 1e6 * (after[name] - before[name]) / updates for name in before}
+async def _subscribed_anew(stage: BenchStage, settings: LiveSettings, sql: str, total: int) -> None:
+    """Have all leave, and subscribe when the server sends nothing for them any more."""
+    await ask_all(stage.subscribers, "unsubscribe")
+    await stage.status_when(lambda status: not status["children"]["channels"])
+    await subscribed(stage, settings, sql, total)
 
 
-async def _cost(stage: BenchStage, settings: LiveSettings, size: int) -> CostLine:
-    """Large batches: of small ones a system that lags merges more, and its updates then look cheaper."""
-    rate, batch = settings.paced_rate, settings.batch
-    traffic, told = await stage.traffic(), await stage.heard()
-    how = {"rate": rate, "batch": batch, "path": None}
-    warm = (await stage.workers[PUBLISHER].ask("paced", updates=int(rate * settings.warm_s / 2), **how))["updates"]
+async def _cost(stage: BenchStage, size: int, warm: int, updates: int, load: dict[str, int]) -> CostLine:
+    publisher, traffic, told = stage.workers[PUBLISHER], await stage.traffic(), await stage.heard()
+    counted = (await publisher.ask("paced", updates=warm, **load))["updates"]
     await stage.synced()
     cpu = stage.cpu_by_kind()
-    n = (await stage.workers[PUBLISHER].ask("paced", updates=int(rate * settings.size_s), **how))["updates"]
+    n = (await publisher.ask("paced", updates=updates, **load))["updates"]
     await stage.synced()
-    used = _us(n, cpu, stage.cpu_by_kind())
+    used = {name: 1e6 * (after - cpu[name]) / n for name, after in stage.cpu_by_kind().items()}
     sent, heard = (await stage.traffic()).since(traffic), (await stage.heard())["told"] - told["told"]
-    counted = warm + n
+    counted += n
     return CostLine(
         size,
         used["server"],
@@ -367,18 +316,10 @@ async def _cost(stage: BenchStage, settings: LiveSettings, size: int) -> CostLin
     )
 
 
-async def _intervals(stage: BenchStage, settings: LiveSettings) -> Interval:
-    await _unsubscribed(stage)
-    await subscribed(stage, settings, RANGE_SUM, settings.subscriptions)
-    how = {"rate": settings.paced_rate // 10, "batch": settings.paced_batch, "path": None}
-    await stage.workers[PUBLISHER].ask("paced", updates=settings.paced_batch, **how)
-    traffic, told, cpu = await stage.traffic(), await stage.heard(), stage.cpu_by_kind()
-    n = (await stage.workers[PUBLISHER].ask("paced", updates=settings.interval_updates, **how))["updates"]
-    await stage.synced()
-    used = _us(n, cpu, stage.cpu_by_kind())
-    sent = (await stage.traffic()).since(traffic)
-    pairs = (await stage.heard())["told"] - told["told"]
-    return Interval(n, pairs / n, sent.client_messages / n, sent.client_bytes / n, used["clients"])
+async def _intervals(stage: BenchStage, settings: LiveSettings) -> CostLine:
+    await _subscribed_anew(stage, settings, RANGE_SUM, settings.subscriptions)
+    load = {"rate": settings.paced_rate // 10, "batch": settings.paced_batch}
+    return await _cost(stage, settings.subscriptions, settings.paced_batch, settings.interval_updates, load)
 
 
 # --- goals and tables ----------------------------------------------------------------------------------------------
@@ -386,7 +327,7 @@ async def _intervals(stage: BenchStage, settings: LiveSettings) -> Interval:
 
 def live_goals(found: LiveFigures) -> Iterator[Goal]:
     """All aims."""
-    installed, latency, sustained, costs = found.installed, found.latency, found.sustained, found.costs
+    latency, sustained, costs = found.latency, found.sustained, found.costs
     all_right = sustained.checked == found.settings.subscriptions and not sustained.wrong
     right = f"all {short(sustained.checked)}" if all_right else f"{sustained.wrong:,} wrong"
     first, last = costs[0], costs[-1]
@@ -404,7 +345,7 @@ def live_goals(found: LiveFigures) -> Iterator[Goal]:
     yield below(f"publish to event, p99, {short(latency.rate)}/s", P99_MS, latency.p99_ms, "ms")
     yield Goal(f"CPU, server, {span}", f"<= {GROWTH}x", f"{server:.2f}x", times(GROWTH, server))
     yield Goal(f"CPU, server and nodes, {span}", f"<= {GROWTH}x", f"{growth:.2f}x", times(GROWTH, growth))
-    yield below(f"{short(installed.subscriptions)} subs with snapshots", INSTALL_S, installed.seconds, "s")
+    yield below(f"{short(found.settings.subscriptions)} subs with snapshots", INSTALL_S, found.installed_s, "s")
     yield below("durable publish of one row, p50", SINGLE_MS, found.single.p50_ms, "ms")
 
 
@@ -425,12 +366,12 @@ def _tables_of_speed(found: LiveFigures) -> Iterator[Shown]:
         f"As fast as acknowledged: {sustained.updates:,} updates in batches of {found.settings.batch:,}, "
         f"{found.settings.in_flight} on the way, {sustained.seconds:.1f} s until the last client had heard all "
         f"({sustained.drain_s:.2f} s of it after the last receipt). Answers compared afterwards: {sustained.checked:,} "
-        f"with NumPy, {sustained.checked_by_sql} of them with SQLite too; wrong: {sustained.wrong}. "
+        f"with NumPy, {found.settings.checked_by_sql} of them with SQLite too; wrong: {sustained.wrong}. "
         f"Events: {latency.samples:,} samples at {latency.rate:,.0f} updates/s in batches of {latency.batch}, each "
         "update once per client that receives it, from the call of publish to the yield of changes(); the publisher "
         f"itself was up to {latency.late_p99_ms:.1f} ms late (p99), its receipts took {latency.receipt_p50_ms:.1f} ms "
         f"(p50). One row, durable: p99 {single.p99_ms:.1f} ms; a bare write and sync here {single.disk_p50_ms:.2f} ms "
-        f"(p50). Installing {found.installed.subscriptions:,} subscriptions took {found.installed.seconds:.2f} s."
+        f"(p50). Installing {found.settings.subscriptions:,} subscriptions took {found.installed_s:.2f} s."
     )
 
 
@@ -477,7 +418,7 @@ def _tables_of_ways(found: LiveFigures) -> Iterator[Shown]:
     title = f"the CN way: each update to every subscription whose range holds it ({ours.subscriptions:,} subscriptions)"
     table = plain_table(title, "an update", "MIN, ours", "SUM, as CN", "CN/ours")
     rows = (
-        ("subscriptions notified", ours.told, theirs.pairs),
+        ("subscriptions notified", ours.told, theirs.told),
         ("messages to client processes", ours.client_messages, theirs.client_messages),
         ("bytes to client processes", ours.client_bytes, theirs.client_bytes),
         ("clients' CPU us", ours.clients_us, theirs.clients_us),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.sim.bench.frame.worker import Batch, BenchWorker, main, until
+from hullcast.sim.bench.frame.worker import Batch, BenchWorker, Told, main, part_of, until
 from hullcast.sim.traces.table51 import Changes, Workload
 
 
@@ -23,27 +23,22 @@ class LiveWorker(BenchWorker):
         self._at = 0
         self._published = 0
 
-    async def subscribe(
-        self, sql: str, seed: int, rows: int, total: int, part: int, parts: int, sync: bool
-    ) -> dict[str, Any]:
+    async def subscribe(self, sql: str, seed: int, rows: int, total: int, part: int, parts: int, sync: bool) -> Told:
         """Subscribe to our part of the ranges."""
-        ranges = Workload(rows, root=seed).ranges(total)
-        mine = slice(total * part // parts, total * (part + 1) // parts)
+        ranges, mine = Workload(rows, root=seed).ranges(total), part_of(total, part, parts)
         told = await self._subscribe(sql, ranges.low[mine], ranges.high[mine])
         if sync:
             await self.client.sync()
         return told
 
-    async def answers(self, path: str) -> dict[str, Any]:
+    async def answers(self, path: str) -> None:
         """Write all answers to a file, in the order of the ranges."""
         assert self._many is not None, "subscribe comes first"
-        np.save(path, self._many.answers)
-        return {"seq": self._many.seq}
+        np.savez(path, answers=self._many.answers)
 
-    async def prepare(self, seed: int, rows: int, count: int) -> dict[str, Any]:
+    async def prepare(self, seed: int, rows: int, count: int) -> None:
         """Draw the updates."""
         self._changes = Workload(rows, root=seed).changes(count)
-        return {}
 
     def _next(self, size: int) -> dict[str, Any]:
         assert self._changes is not None, "prepare comes first"
@@ -58,11 +53,11 @@ class LiveWorker(BenchWorker):
         while True:
             yield "POINTS", self._next(size)
 
-    async def fast(self, seconds: float, batch: int, in_flight: int) -> dict[str, Any]:
+    async def fast(self, seconds: float, batch: int, in_flight: int) -> Told:
         """Publish as fast as receipts come, so many publishes on the way at a time."""
         return await self._publish_all(until(seconds, self._batches(batch)), in_flight)
 
-    async def paced(self, rate: int, batch: int, updates: int, path: str | None) -> dict[str, Any]:
+    async def paced(self, rate: int, batch: int, updates: int, path: str | None = None) -> Told:
         """Publish a batch each time one is due, whether or not the last one has its receipt."""
         client = self.client
         batches: list[tuple[int, int, int, int]] = []
@@ -81,7 +76,7 @@ class LiveWorker(BenchWorker):
                 tasks.create_task(publish(), name="publish")
         sent, acknowledged, first, last = np.array(sorted(batches), np.int64).T
         if path is not None:
-            np.savez(path, sent=sent, acknowledged=acknowledged, first=first, last=last)
+            np.savez(path, sent=sent, last=last)
         return {
             "updates": int((last - first + 1).sum()),
             "began": began,
@@ -90,7 +85,7 @@ class LiveWorker(BenchWorker):
             "receipt_p50_ms": float(np.quantile(acknowledged - sent, 0.5)) / 1e6,
         }
 
-    async def singly(self, count: int) -> dict[str, Any]:
+    async def singly(self, count: int) -> Told:
         """Publish rows one at a time, each after the receipt of the one before; their times."""
         client = self.client
         times = []
@@ -101,7 +96,7 @@ class LiveWorker(BenchWorker):
             times.append(1e3 * (perf_counter() - started))
         return {"ms": times}
 
-    async def published(self) -> dict[str, Any]:
+    async def published(self) -> Told:
         """How many updates all in all."""
         return {"updates": self._published}
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hullcast.sim.bench.frame.benchmark import Benchmark, BenchSection
-from hullcast.sim.bench.peers.catalogue import PEERS
-from hullcast.sim.bench.peers.cells import FULL_PEERS, QUICK_PEERS, PeerSettings, chosen
+from hullcast.sim.bench.peers.cells import FULL_PEERS, PEERS, QUICK_PEERS, PeerSettings, chosen
 from hullcast.sim.bench.peers.figure import draw_peers
 from hullcast.sim.bench.peers.measure import measure_peers, peer_steps
 from hullcast.sim.bench.peers.report import peer_goals, peer_tables
@@ -19,10 +16,6 @@ def _head(settings: PeerSettings) -> str:
     )
 
 
-def _choose(settings: PeerSettings, only: Sequence[str]) -> PeerSettings:
-    return chosen(settings, only, tuple(PEERS))
-
-
 PEERS_BENCH = Benchmark(
     name="peers",
     about="the same job done by Hullcast, NATS, Redis, PostgreSQL and others",
@@ -33,7 +26,7 @@ PEERS_BENCH = Benchmark(
     quick=QUICK_PEERS,
     quick_about="the main cells, and short: about two minutes",
     head=_head,
-    choose=_choose,
+    choose=chosen,
     names="Peers: " + ", ".join(PEERS) + ". Cells: " + ", ".join(cell.name for cell in FULL_PEERS.cells) + ".",
     sections=(
         BenchSection(

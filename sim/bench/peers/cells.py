@@ -1,12 +1,34 @@
-"""What is measured: cells by name, in groups that share a started peer."""
+"""What is measured: peers by name, and cells by name, in groups that share a started peer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.bench.peers.deephaven_peer import Deephaven
+from hullcast.sim.bench.peers.interface import BenchPeer
+from hullcast.sim.bench.peers.nats_peers import Nats
+from hullcast.sim.bench.peers.ours import Hullcast
+from hullcast.sim.bench.peers.pathway_peer import Pathway
+from hullcast.sim.bench.peers.postgres_peer import Postgres
+from hullcast.sim.bench.peers.redis_peers import Redis
+from hullcast.sim.bench.peers.sqlite_peer import Sqlite
+
+NODES = 3
+PEERS: dict[str, Callable[[], BenchPeer]] = {
+    "hullcast": lambda: Hullcast(0),
+    "hullcast-nodes": lambda: Hullcast(NODES),
+    "nats": lambda: Nats(jetstream=False),
+    "jetstream": lambda: Nats(jetstream=True),
+    "redis": lambda: Redis(streams=False),
+    "redis-streams": lambda: Redis(streams=True),
+    "postgres": Postgres,
+    "sqlite": Sqlite,
+    "pathway": Pathway,
+    "deephaven": Deephaven,
+}
 
 ROWS = 10_000
 PROCESSES = 4  # that hold the connections
@@ -82,16 +104,16 @@ QUICK_PEERS = PeerSettings(
 )
 
 
-def chosen(settings: PeerSettings, only: Sequence[str], peers: Sequence[str]) -> PeerSettings:
+def chosen(settings: PeerSettings, only: Sequence[str]) -> PeerSettings:
     """With the peers and cells that `--only` names; none of a kind named: all of the settings'. A cell of the full run
     may be named with `--quick` too."""
     cells = {cell.name: cell for cell in (*FULL_PEERS.cells, *settings.cells)}
-    unknown = [name for name in only if name not in peers and name not in cells]
+    unknown = [name for name in only if name not in PEERS and name not in cells]
     if unknown:
         raise UsageError(
-            f"--only {unknown[0]}: no such peer or cell; peers: {', '.join(peers)}; cells: {', '.join(cells)}"
+            f"--only {unknown[0]}: no such peer or cell; peers: {', '.join(PEERS)}; cells: {', '.join(cells)}"
         )
-    some_peers = tuple(name for name in peers if name in only) or settings.peers or tuple(peers)
+    some_peers = tuple(name for name in PEERS if name in only) or settings.peers or tuple(PEERS)
     some_cells = tuple(cell for name, cell in cells.items() if name in only) or settings.cells
     return replace(settings, peers=some_peers, cells=some_cells)
 

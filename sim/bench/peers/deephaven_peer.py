@@ -18,18 +18,6 @@ CYCLE_MS = 1
 MEMORY = "4g"
 
 
-class Deephaven(EnginePeer):
-    """Nothing to start."""
-
-    name, title = "deephaven", "Deephaven, in process"
-
-    def missing(self) -> str:
-        """It is large, so no extra brings it."""
-        if not importable("deephaven_server"):
-            return "not installed (pip install deephaven-server; with what it needs 630 MB, and Java 17)"
-        return "" if executable("java") else "Java is not installed (apt install openjdk-17-jre-headless)"
-
-
 class DeephavenEngine(InProcessEngine):
     """Rows go in as small tables, one a call; of each ID the last row counts."""
 
@@ -103,3 +91,16 @@ def _output_kept() -> TextIO:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
         os.dup2(nowhere.fileno(), sys.stderr.fileno())
     return os.fdopen(ours, "w")
+
+
+class Deephaven(EnginePeer):
+    """Nothing to start."""
+
+    name, title = "deephaven", "Deephaven, in process"
+    subscriber = DeephavenEngine
+
+    def missing(self) -> str:
+        """It is large, so no extra brings it."""
+        if not importable("deephaven_server"):
+            return "not installed (pip install deephaven-server; with what it needs 630 MB, and Java 17)"
+        return "" if executable("java") else "Java is not installed (apt install openjdk-17-jre-headless)"

@@ -15,23 +15,20 @@ import numpy as np
 
 from hullcast.clients.processes.worker import WorkerFailed
 from hullcast.network.wire.arrays import Floats, Ints
-from hullcast.sim.bench.peers.interface import LOOK_S, Facts, OwnProcessPeer, Part
+from hullcast.sim.bench.peers.interface import LOOK_S, WINDOW, BenchPeer, Facts, Part
 from hullcast.sim.bench.peers.workload import Call, Job
 
 #: Every pair of a range and a row in it is kept: of more subscriptions than this some gigabytes.
 MOST = 1_000
-#: Rows on the way, as for other peers.
-WINDOW = 256
 #: Width of a bucket, for the join: a tenth of a usual range.
 BUCKET = 100.0
 COUNT = -1
 
 
-class EnginePeer(OwnProcessPeer):
+class EnginePeer(BenchPeer):
     """Nothing to start, and nothing to stop."""
 
-    name: str
-    title: str
+    in_process = True
 
     def keeps(self, *, durable: bool) -> str:
         """Neither of them writes each call to disk."""

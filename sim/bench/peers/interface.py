@@ -1,19 +1,21 @@
 """What a peer is to the benchmark: servers to start, a publisher and subscribers in worker processes.
 
-One file per peer implements it (`ours.py`, `nats_peers.py`, ..); `catalogue.py` lists them.
+One file per peer implements it (`ours.py`, `nats_peers.py`, ..); `cells.py` lists them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import importlib.util
 import shutil
 import signal
 import socket
 import subprocess
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,37 +23,16 @@ import numpy as np
 
 from hullcast.clients.processes.worker import WorkerFailed
 from hullcast.network.wire.arrays import Floats, Ints
+from hullcast.sim.bench.frame.worker import Sampler
 from hullcast.sim.bench.peers.workload import Call, Job
 
 Facts = Mapping[str, Any]  # what workers must know of a started peer, as JSON
 START_S = 30.0
 STOP_S = 5.0
 LOOK_S = 0.002
+#: Rows that the slowest client has not seen yet, at most, where a publisher waits.
+WINDOW = 256
 _PR_SET_PDEATHSIG = 1
-
-
-class BenchPeer(Protocol):
-    """A system that does the job. It is made anew for each start."""
-
-    name: str  # for `--only`
-    title: str
-    in_process: bool  # table and subscriptions are in the publishing process: no clients are started
-
-    def missing(self) -> str:
-        """Why it cannot run here, and how to install it; empty if it can."""
-
-    async def start(self, folder: Path, job: Job, *, durable: bool) -> Facts:
-        """Start its servers, with the rows loaded."""
-
-    def keeps(self, *, durable: bool) -> str:
-        """What is on disk when a call returns: 'synced', 'written' or 'memory'."""
-
-    @property
-    def pids(self) -> list[int]:
-        """Its server processes; their children are found."""
-
-    async def stop(self) -> None:
-        """Stop them for certain."""
 
 
 class PeerPublisher(Protocol):
@@ -86,28 +67,6 @@ class Subscriber(Protocol):
         """Hang up."""
 
 
-@dataclass(slots=True)
-class Sampler:
-    """When this process heard of which updates, while somebody wants to know."""
-
-    on: bool = False
-    _heard: list[tuple[int, Ints]] = field(default_factory=list)
-
-    def heard(self, now: int, updates: Ints) -> None:
-        """These changed an answer, and the answer is here."""
-        if self.on:
-            self._heard.append((now, updates))
-
-    def take(self) -> tuple[Ints, Ints]:
-        """All so far, as columns: time and number of the update."""
-        heard, self._heard = self._heard, []
-        if not heard:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        return np.repeat([now for now, _ in heard], [len(some) for _, some in heard]), np.concatenate(
-            [some for _, some in heard]
-        )
-
-
 class Seen:
     """How far each connection is: a file that all processes map, the benchmark's own, beside what peers send.
 
@@ -127,8 +86,9 @@ class Seen:
 
         return say
 
-    async def wait(self, count: int) -> None:
-        """Until all connections have seen so many."""
+    async def wait_room(self, call: Call) -> None:
+        """Until all connections have seen nearly all that came before a call."""
+        count = call.first - max(WINDOW, 8 * len(call))
         while self._least < count:
             self._least = int(self._seen.min())
             if self._least < count:
@@ -212,10 +172,38 @@ class ServerProcess:
         return lines[-1] if lines else "it said nothing"
 
 
-class ServerPeer:
-    """What peers with one server of another make have in common."""
+class BenchPeer(ABC):
+    """A system that does the job. It is made anew for each start, and in worker processes for its two ends."""
 
-    in_process = False
+    name: str  # for `--only`
+    title: str
+    in_process = False  # table and subscriptions are in the publishing process: no clients are started
+    publisher: Callable[[Facts, Seen], PeerPublisher]  # of no use where both ends are one
+    subscriber: Callable[[Facts, Part], Subscriber]
+
+    def missing(self) -> str:
+        """Why it cannot run here, and how to install it; empty if it can."""
+        return ""
+
+    @abstractmethod
+    def keeps(self, *, durable: bool) -> str:
+        """What is on disk when a call returns: 'synced', 'written' or 'memory'."""
+
+    @abstractmethod
+    async def start(self, folder: Path, job: Job, *, durable: bool) -> Facts:
+        """Start its servers, with the rows loaded."""
+
+    @property
+    def pids(self) -> list[int]:
+        """Its server processes; their children are found."""
+        return []
+
+    async def stop(self) -> None:  # noqa: B027  (there may be nothing to stop)
+        """Stop them for certain."""
+
+
+class ServerPeer(BenchPeer):
+    """One with a server of another make."""
 
     def __init__(self, server: str) -> None:
         self._server = ServerProcess(server)
@@ -228,20 +216,6 @@ class ServerPeer:
     async def stop(self) -> None:
         """INT: for PostgreSQL that is its fast shutdown."""
         await self._server.stop()
-
-
-class OwnProcessPeer:
-    """What peers have in common whose table and subscriptions are in the publishing process."""
-
-    in_process = True
-
-    @property
-    def pids(self) -> list[int]:
-        """None of its own."""
-        return []
-
-    async def stop(self) -> None:
-        """Nothing to stop."""
 
 
 def _die_with_parent() -> None:
@@ -267,6 +241,4 @@ def executable(name: str, *places: str) -> str:
 
 def importable(module: str) -> bool:
     """Whether a package is installed."""
-    import importlib.util
-
     return importlib.util.find_spec(module) is not None

@@ -12,16 +12,18 @@ from typing import Any
 import numpy as np
 
 from hullcast.clients.processes.worker import Worker, ask_all
+from hullcast.network.wire.arrays import Floats
 from hullcast.network.wire.errors import HullcastError
+from hullcast.sim.bench.frame.answers import different, minima_by_sql, range_minima
 from hullcast.sim.bench.frame.benchmark import Tick
+from hullcast.sim.bench.frame.stage import ages_ms, collected
+from hullcast.sim.bench.frame.timing import p50_and_p99
 from hullcast.sim.bench.peers import meter
-from hullcast.sim.bench.peers.catalogue import PEERS
-from hullcast.sim.bench.peers.cells import PROCESSES, Cell, PeerSettings, groups
+from hullcast.sim.bench.peers.cells import PEERS, PROCESSES, Cell, PeerSettings, groups
 from hullcast.sim.bench.peers.interface import BenchPeer, Seen
-from hullcast.sim.bench.peers.judge import wrong_answers, wrong_by_sql
 from hullcast.sim.bench.peers.report import PeerFigures, PeerLine
 from hullcast.sim.bench.peers.state import ClientState
-from hullcast.sim.bench.peers.workload import Job
+from hullcast.sim.bench.peers.workload import CREATE, RANGE_MIN, Job
 
 WORKERS = "hullcast.sim.bench.peers.workers"
 #: A peer that is this far behind when the last update was due does not keep up: a share of the time it was offered.
@@ -146,8 +148,8 @@ class _Setup:
         after = self._read()
         updates = self._published - published
         seconds = (said["finished"] - said["began"]) / 1e9
-        ages = await self._ages()
-        p50, p99 = np.quantile(ages, (0.5, 0.99)).tolist() if len(ages) else (None, None)
+        ages = await ages_ms(self._folder / "sent.npz", self.subscribers, self._folder)
+        p50, p99 = p50_and_p99(ages) if len(ages) else (None, None)
         kept_up = None
         if cell.rate is not None:
             lag_s = (said["finished"] - said["due"]) / 1e9
@@ -175,7 +177,7 @@ class _Setup:
         return wrong_by_sql(self._job, self._published, await self._answers())
 
     async def _load(self, cell: Cell, seconds: float) -> dict[str, Any]:
-        how = {"seconds": seconds, "rows": cell.rows, "path": str(self._folder / "sent.npy")}
+        how = {"seconds": seconds, "rows": cell.rows, "path": str(self._folder / "sent.npz")}
         async with asyncio.timeout(PREPARE_S + seconds):
             if cell.rate is None:
                 said = await self.publisher.ask("fast", **how)
@@ -185,25 +187,9 @@ class _Setup:
             replies = await ask_all(self.subscribers, "drained", published=self._published)
         return {**said, "finished": max(reply["now"] for reply in replies)}
 
-    async def _ages(self) -> Any:
-        """Milliseconds from publishing an update to the event at a client, for all that changed an answer there."""
-        sent = np.load(self._folder / "sent.npy")
-        ages = []
-        for number, worker in enumerate(self.subscribers):
-            path = self._folder / f"heard-{number}.npz"
-            await worker.ask("samples", path=str(path))
-            with np.load(path) as heard:
-                calls = np.searchsorted(sent[:, 0], heard["update"], "right") - 1
-                ages.append((heard["time"] - sent[calls, 1]) / 1e6)
-        return np.concatenate(ages)
-
-    async def _answers(self) -> Any:
-        answers = []
-        for number, worker in enumerate(self.subscribers):
-            path = self._folder / f"answers-{number}.npy"
-            await worker.ask("answers", path=str(path))
-            answers.append(np.load(path))
-        return np.concatenate(answers)
+    async def _answers(self) -> Floats:
+        held = await collected(self.subscribers, "answers", self._folder)
+        return np.concatenate([one["answers"] for one in held])
 
     def _read(self) -> meter.Reading:
         return meter.read(self._peer.pids, self.publisher.pid, [client.pid for client in self._clients])
@@ -211,3 +197,21 @@ class _Setup:
 
 def _each(after: int | None, before: int | None, updates: int) -> float | None:
     return None if after is None or before is None else (after - before) / updates
+
+
+def wrong_answers(job: Job, published: int, answers: Floats) -> int:
+    """How many of all answers differ from what the rows give after so many updates, by NumPy."""
+    rows = job.after(published)
+    return _count(answers, range_minima(rows.risk, rows.per, job.low, job.high))
+
+
+def wrong_by_sql(job: Job, published: int, answers: Floats) -> int:
+    """The same, with SQLite as the judge: some seconds for 100,000 answers."""
+    rows = job.after(published)
+    columns = zip(rows.ids.tolist(), rows.risk.tolist(), rows.per.tolist(), strict=True)
+    statements = (CREATE, "CREATE INDEX BY_RISK ON STOCK (RISK, PER)")
+    return _count(answers, minima_by_sql(statements, columns, RANGE_MIN, job.low, job.high))
+
+
+def _count(answers: Floats, right: Floats) -> int:
+    return int(different(answers, right).sum()) if len(answers) == len(right) else len(right)

@@ -13,7 +13,6 @@ from typing import Any
 
 from hullcast.sim.bench.peers.interface import Facts, Part, Seen, ServerPeer, executable, free_port, importable
 from hullcast.sim.bench.peers.row_clients import RowClients, packed
-from hullcast.sim.bench.peers.sending import WINDOW
 from hullcast.sim.bench.peers.workload import Call, Job
 
 SUBJECT, STREAM = "stock", "STOCK"
@@ -21,42 +20,6 @@ PLACES = ("/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/opt/homebrew/bin")
 INSTALL = "apt install nats-server, or a release from github.com/nats-io/nats-server"
 #: JetStream publishes without acknowledgement, at most.
 UNACKNOWLEDGED = 256
-
-
-class Nats(ServerPeer):
-    """One nats-server."""
-
-    def __init__(self, *, jetstream: bool) -> None:
-        self.name = "jetstream" if jetstream else "nats"
-        self.title = "NATS JetStream + client state" if jetstream else "NATS + client state"
-        self._jetstream = jetstream
-        super().__init__("nats-server")
-
-    def missing(self) -> str:
-        """It needs the server and its Python client."""
-        if not executable("nats-server", *PLACES):
-            return f"nats-server is not installed ({INSTALL})"
-        return "" if importable("nats") else "nats-py is not installed (pip install 'hullcast[peers]')"
-
-    def keeps(self, *, durable: bool) -> str:
-        """Up to 2.9 a server cannot be told to sync each write."""
-        if not self._jetstream or not durable:
-            return "memory"
-        return "synced" if _version() >= (2, 10) else "written"
-
-    async def start(self, folder: Path, job: Job, *, durable: bool) -> Facts:
-        """Start it; rows are not its business."""
-        sync = "sync_interval: always" if _version() >= (2, 10) else ""
-        stream = f'jetstream {{ store_dir: "{folder}/jetstream", {sync} }}' if self._jetstream else ""
-        config = folder / "nats.conf"
-        config.write_text(f"max_payload: 8MB\nmax_pending: 256MB\n{stream}\n", encoding="utf-8")
-        port = free_port()
-        words = [executable("nats-server", *PLACES), "-a", "127.0.0.1", "-p", str(port), "-c", str(config)]
-        await self._server.start(words, port, folder)
-        url = f"nats://127.0.0.1:{port}"
-        if self._jetstream:
-            await _make_stream(url, durable)
-        return {"url": url, "jetstream": self._jetstream}
 
 
 def _version() -> tuple[int, ...]:
@@ -95,7 +58,7 @@ class NatsPublisher:
     async def send(self, call: Call, *, wait: bool) -> None:
         """A message a call."""
         if wait:
-            await self._progress.wait(call.first - max(WINDOW, 8 * len(call)))
+            await self._progress.wait_room(call)
         if self._stream is None:
             await self._connection.publish(SUBJECT, packed(call))
             if wait and self._connection.pending_data_size > 65_536:
@@ -146,3 +109,41 @@ class NatsSubscriber(RowClients):
         """Hang up."""
         for connection in self._open:
             await connection.close()
+
+
+class Nats(ServerPeer):
+    """One nats-server."""
+
+    publisher, subscriber = NatsPublisher, NatsSubscriber
+
+    def __init__(self, *, jetstream: bool) -> None:
+        self.name = "jetstream" if jetstream else "nats"
+        self.title = "NATS JetStream + client state" if jetstream else "NATS + client state"
+        self._jetstream = jetstream
+        super().__init__("nats-server")
+
+    def missing(self) -> str:
+        """It needs the server and its Python client."""
+        if not executable("nats-server", *PLACES):
+            return f"nats-server is not installed ({INSTALL})"
+        return "" if importable("nats") else "nats-py is not installed (pip install 'hullcast[peers]')"
+
+    def keeps(self, *, durable: bool) -> str:
+        """Up to 2.9 a server cannot be told to sync each write."""
+        if not self._jetstream or not durable:
+            return "memory"
+        return "synced" if _version() >= (2, 10) else "written"
+
+    async def start(self, folder: Path, job: Job, *, durable: bool) -> Facts:
+        """Start it; rows are not its business."""
+        sync = "sync_interval: always" if _version() >= (2, 10) else ""
+        stream = f'jetstream {{ store_dir: "{folder}/jetstream", {sync} }}' if self._jetstream else ""
+        config = folder / "nats.conf"
+        config.write_text(f"max_payload: 8MB\nmax_pending: 256MB\n{stream}\n", encoding="utf-8")
+        port = free_port()
+        words = [executable("nats-server", *PLACES), "-a", "127.0.0.1", "-p", str(port), "-c", str(config)]
+        await self._server.start(words, port, folder)
+        url = f"nats://127.0.0.1:{port}"
+        if self._jetstream:
+            await _make_stream(url, durable)
+        return {"url": url, "jetstream": self._jetstream}

@@ -13,63 +13,20 @@ from hullcast.clients.sdk.client import Client, connect
 from hullcast.clients.sdk.publisher import WINDOW_BYTES, Publisher
 from hullcast.clients.sdk.subscriptions import Subscriptions
 from hullcast.network.wire.arrays import Floats
-from hullcast.sim.bench.frame.worker import updates_of
-from hullcast.sim.bench.peers.interface import Facts, Part, Sampler
-from hullcast.sim.bench.peers.sending import WINDOW
+from hullcast.sim.bench.frame.worker import Sampler, updates_of
+from hullcast.sim.bench.peers.interface import WINDOW, BenchPeer, Facts, Part, Seen
+from hullcast.sim.bench.peers.sending import IN_FLIGHT
 from hullcast.sim.bench.peers.workload import CREATE, RANGE_MIN, TABLE, Call, Job
 
 TIMEOUT_S = 60.0
-#: Calls of `publish` without a receipt.
-IN_FLIGHT = 64
 #: About what a `Publisher` counts for a row of this table.
 ROW_BYTES = 160
-
-
-class Hullcast:
-    """A server, and nodes below it."""
-
-    in_process = False
-
-    def __init__(self, nodes: int) -> None:
-        self.name = "hullcast-nodes" if nodes else "hullcast"
-        self.title = f"Hullcast, server + {nodes} nodes" if nodes else "Hullcast, direct"
-        self._nodes = nodes
-        self._cluster: Cluster | None = None
-
-    def missing(self) -> str:
-        """It is always there."""
-        return ""
-
-    def keeps(self, *, durable: bool) -> str:
-        """A receipt is sent when the log is synced."""
-        return "synced" if durable else "memory"
-
-    async def start(self, folder: Path, job: Job, *, durable: bool) -> Facts:
-        """Start all, and publish the rows."""
-        layout = Layout(nodes=self._nodes, data=str(folder / "data") if durable else "")
-        self._cluster = Cluster(layout)
-        await self._cluster.start()
-        urls = [gateway.endpoint for gateway in self._cluster.gateways]
-        async with connect(urls[0], name="bench", timeout=TIMEOUT_S) as client:
-            await client.execute(CREATE)
-            receipt = await client.publish(TABLE, job.start.columns())
-        return {"urls": urls, "seq": receipt.seq}
-
-    @property
-    def pids(self) -> list[int]:
-        """Server and nodes."""
-        return [] if self._cluster is None else [child.pid for child in self._cluster.children.values()]
-
-    async def stop(self) -> None:
-        """Stop all."""
-        if self._cluster is not None:
-            await self._cluster.stop()
 
 
 class HullcastPublisher:
     """Publishes single rows with a `Publisher`, as a user would send ticks, and others with `publish`."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, progress: Seen) -> None:
         self._url = facts["urls"][0]
         self._client: Client | None = None
         self._streams: dict[bool, Publisher] = {}  # with a small window or not
@@ -172,3 +129,40 @@ async def _take(many: Subscriptions, sampler: Sampler, base: int) -> None:
     async for changed in many.changes():
         if sampler.on:
             sampler.heard(monotonic_ns(), updates_of(changed) - base - 1)
+
+
+class Hullcast(BenchPeer):
+    """A server, and nodes below it."""
+
+    publisher, subscriber = HullcastPublisher, HullcastSubscriber
+
+    def __init__(self, nodes: int) -> None:
+        self.name = "hullcast-nodes" if nodes else "hullcast"
+        self.title = f"Hullcast, server + {nodes} nodes" if nodes else "Hullcast, direct"
+        self._nodes = nodes
+        self._cluster: Cluster | None = None
+
+    def keeps(self, *, durable: bool) -> str:
+        """A receipt is sent when the log is synced."""
+        return "synced" if durable else "memory"
+
+    async def start(self, folder: Path, job: Job, *, durable: bool) -> Facts:
+        """Start all, and publish the rows."""
+        layout = Layout(nodes=self._nodes, data=str(folder / "data") if durable else "")
+        self._cluster = Cluster(layout)
+        await self._cluster.start()
+        urls = [gateway.endpoint for gateway in self._cluster.gateways]
+        async with connect(urls[0], name="bench", timeout=TIMEOUT_S) as client:
+            await client.execute(CREATE)
+            receipt = await client.publish(TABLE, job.start.columns())
+        return {"urls": urls, "seq": receipt.seq}
+
+    @property
+    def pids(self) -> list[int]:
+        """Server and nodes."""
+        return [] if self._cluster is None else [child.pid for child in self._cluster.children.values()]
+
+    async def stop(self) -> None:
+        """Stop all."""
+        if self._cluster is not None:
+            await self._cluster.stop()

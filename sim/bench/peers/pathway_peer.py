@@ -15,16 +15,6 @@ from hullcast.sim.bench.peers.interface import Facts, Part, importable
 from hullcast.sim.bench.peers.workload import Call, Job, Rows
 
 
-class Pathway(EnginePeer):
-    """Nothing to start."""
-
-    name, title = "pathway", "Pathway, in process"
-
-    def missing(self) -> str:
-        """It is large, so no extra brings it."""
-        return "" if importable("pathway") else "not installed (pip install pathway; with what it needs 1.6 GB)"
-
-
 class PathwayEngine(InProcessEngine):
     """Rows go in by a queue, one commit a call."""
 
@@ -102,3 +92,14 @@ def _source(pw: Any, job: Job, calls: queue.Queue[Call | None]) -> Any:
             self.commit()
 
     return Source(session_type="upsert")
+
+
+class Pathway(EnginePeer):
+    """Nothing to start."""
+
+    name, title = "pathway", "Pathway, in process"
+    subscriber = PathwayEngine
+
+    def missing(self) -> str:
+        """It is large, so no extra brings it."""
+        return "" if importable("pathway") else "not installed (pip install pathway; with what it needs 1.6 GB)"

@@ -20,6 +20,7 @@ from hullcast.sim.bench.peers.interface import (
     LOOK_S,
     Facts,
     Part,
+    Seen,
     ServerPeer,
     executable,
     free_port,
@@ -42,56 +43,6 @@ TABLES = (
     "CREATE INDEX ON STOCK (RISK, PER)",
     "CREATE TABLE RANGES (CONNECTION INT, I INT, LOW FLOAT8, HIGH FLOAT8, PRIMARY KEY (CONNECTION, I))",
 )
-
-
-class Postgres(ServerPeer):
-    """A database cluster of its own, in the benchmark's folder."""
-
-    name, title = "postgres", "PostgreSQL, NOTIFY + re-query"
-
-    def __init__(self) -> None:
-        super().__init__("postgres")
-
-    def missing(self) -> str:
-        """It needs the server and its Python client, and a user that may run it."""
-        if not (executable("postgres", *PLACES) and executable("initdb", *PLACES)):
-            return "PostgreSQL is not installed (apt install postgresql)"
-        if os.geteuid() == 0 and not _user():
-            return "PostgreSQL does not run as root, and there is no user postgres here"
-        return "" if importable("psycopg") else "psycopg is not installed (pip install 'hullcast[peers]')"
-
-    def keeps(self, *, durable: bool) -> str:
-        """A commit is synced unless told otherwise."""
-        return "synced" if durable else "memory"
-
-    async def start(self, folder: Path, job: Job, *, durable: bool) -> Facts:
-        """Make the cluster, start it, load the rows."""
-        data, port, user = folder / "postgres", free_port(), _user()
-        _hand_over(data, user)
-        made = await asyncio.create_subprocess_exec(
-            *(executable("initdb", *PLACES), "-D", str(data), "-U", "bench", "-A", "trust", "--no-sync", "-E", "UTF8"),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            user=user,
-            cwd=data,
-        )
-        said, _ = await made.communicate()
-        if made.returncode:
-            raise WorkerFailed(f"initdb failed: {said.decode().strip().splitlines()[-1]}")
-        words = [executable("postgres", *PLACES), "-D", str(data), "-p", str(port), "-h", "127.0.0.1", "-k", ""]
-        for setting in ("max_connections=500", "shared_buffers=256MB", f"fsync={'on' if durable else 'off'}"):
-            words += ["-c", setting]
-        words += ["-c", f"synchronous_commit={'on' if durable else 'off'}"]
-        await self._server.start(words, port, folder, user=user)
-        facts = {"conninfo": f"host=127.0.0.1 port={port} user=bench dbname=postgres"}
-        connection = await _postgres(facts)
-        async with connection:
-            for statement in TABLES:
-                await connection.execute(statement)
-            rows = job.start
-            await connection.execute(NOTIFYING, (rows.ids.tolist(), rows.risk.tolist(), rows.per.tolist(), "0"))
-            await connection.execute("ANALYZE STOCK")
-        return facts
 
 
 def _user() -> str | None:
@@ -124,8 +75,8 @@ async def _postgres(facts: Facts) -> Any:
 class PostgresPublisher(BatchingPublisher):
     """Each call is one statement; those that wait share a pipeline, and a commit."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(None)
+    def __init__(self, facts: Facts, progress: Seen) -> None:
+        super().__init__(None)  # a slow client asks less often: nothing piles up
         self._facts = facts
         self._connection: Any = None
 
@@ -215,3 +166,54 @@ class PostgresSubscriber:
 async def _ask(connection: Any, number: int) -> Floats:
     cursor = await connection.execute(ALL_ANSWERS, (number,), binary=True)
     return np.array([answer for (answer,) in await cursor.fetchall()], np.float64)
+
+
+class Postgres(ServerPeer):
+    """A database cluster of its own, in the benchmark's folder."""
+
+    name, title = "postgres", "PostgreSQL, NOTIFY + re-query"
+    publisher, subscriber = PostgresPublisher, PostgresSubscriber
+
+    def __init__(self) -> None:
+        super().__init__("postgres")
+
+    def missing(self) -> str:
+        """It needs the server and its Python client, and a user that may run it."""
+        if not (executable("postgres", *PLACES) and executable("initdb", *PLACES)):
+            return "PostgreSQL is not installed (apt install postgresql)"
+        if os.geteuid() == 0 and not _user():
+            return "PostgreSQL does not run as root, and there is no user postgres here"
+        return "" if importable("psycopg") else "psycopg is not installed (pip install 'hullcast[peers]')"
+
+    def keeps(self, *, durable: bool) -> str:
+        """A commit is synced unless told otherwise."""
+        return "synced" if durable else "memory"
+
+    async def start(self, folder: Path, job: Job, *, durable: bool) -> Facts:
+        """Make the cluster, start it, load the rows."""
+        data, port, user = folder / "postgres", free_port(), _user()
+        _hand_over(data, user)
+        made = await asyncio.create_subprocess_exec(
+            *(executable("initdb", *PLACES), "-D", str(data), "-U", "bench", "-A", "trust", "--no-sync", "-E", "UTF8"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            user=user,
+            cwd=data,
+        )
+        said, _ = await made.communicate()
+        if made.returncode:
+            raise WorkerFailed(f"initdb failed: {said.decode().strip().splitlines()[-1]}")
+        words = [executable("postgres", *PLACES), "-D", str(data), "-p", str(port), "-h", "127.0.0.1", "-k", ""]
+        for setting in ("max_connections=500", "shared_buffers=256MB", f"fsync={'on' if durable else 'off'}"):
+            words += ["-c", setting]
+        words += ["-c", f"synchronous_commit={'on' if durable else 'off'}"]
+        await self._server.start(words, port, folder, user=user)
+        facts = {"conninfo": f"host=127.0.0.1 port={port} user=bench dbname=postgres"}
+        connection = await _postgres(facts)
+        async with connection:
+            for statement in TABLES:
+                await connection.execute(statement)
+            rows = job.start
+            await connection.execute(NOTIFYING, (rows.ids.tolist(), rows.risk.tolist(), rows.per.tolist(), "0"))
+            await connection.execute("ANALYZE STOCK")
+        return facts

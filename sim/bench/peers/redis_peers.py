@@ -19,35 +19,6 @@ PLACES = ("/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
 READ, KEPT = 1_000, 1_000_000
 
 
-class Redis(ServerPeer):
-    """One redis-server."""
-
-    def __init__(self, *, streams: bool) -> None:
-        self.name = "redis-streams" if streams else "redis"
-        self.title = "Redis Streams + client state" if streams else "Redis pub/sub + client state"
-        self._streams = streams
-        super().__init__("redis-server")
-
-    def missing(self) -> str:
-        """It needs the server and its Python client."""
-        if not executable("redis-server", *PLACES):
-            return "redis-server is not installed (apt install redis-server)"
-        return "" if importable("redis") else "redis is not installed (pip install 'hullcast[peers]')"
-
-    def keeps(self, *, durable: bool) -> str:
-        """Published messages are never kept; streams are in the append-only file."""
-        return "synced" if self._streams and durable else "memory"
-
-    async def start(self, folder: Path, job: Job, *, durable: bool) -> Facts:
-        """Start it; rows are not its business."""
-        port = free_port()
-        words = [executable("redis-server", *PLACES), "--bind", "127.0.0.1", "--port", str(port), "--save", ""]
-        words += ["--dir", str(folder), "--appendonly", "yes" if durable else "no", "--appendfsync", "always"]
-        words += ["--client-output-buffer-limit", "pubsub 0 0 0"]
-        await self._server.start(words, port, folder)
-        return {"port": port, "streams": self._streams}
-
-
 def _connected(facts: Facts) -> Any:
     from redis.asyncio import Redis as Connection
 
@@ -137,3 +108,34 @@ class RedisSubscriber(RowClients):
                 await task
         for connection in reversed(self._open):
             await connection.aclose()
+
+
+class Redis(ServerPeer):
+    """One redis-server."""
+
+    publisher, subscriber = RedisPublisher, RedisSubscriber
+
+    def __init__(self, *, streams: bool) -> None:
+        self.name = "redis-streams" if streams else "redis"
+        self.title = "Redis Streams + client state" if streams else "Redis pub/sub + client state"
+        self._streams = streams
+        super().__init__("redis-server")
+
+    def missing(self) -> str:
+        """It needs the server and its Python client."""
+        if not executable("redis-server", *PLACES):
+            return "redis-server is not installed (apt install redis-server)"
+        return "" if importable("redis") else "redis is not installed (pip install 'hullcast[peers]')"
+
+    def keeps(self, *, durable: bool) -> str:
+        """Published messages are never kept; streams are in the append-only file."""
+        return "synced" if self._streams and durable else "memory"
+
+    async def start(self, folder: Path, job: Job, *, durable: bool) -> Facts:
+        """Start it; rows are not its business."""
+        port = free_port()
+        words = [executable("redis-server", *PLACES), "--bind", "127.0.0.1", "--port", str(port), "--save", ""]
+        words += ["--dir", str(folder), "--appendonly", "yes" if durable else "no", "--appendfsync", "always"]
+        words += ["--client-output-buffer-limit", "pubsub 0 0 0"]
+        await self._server.start(words, port, folder)
+        return {"port": port, "streams": self._streams}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log
 from statistics import median
+from typing import Any
 
 from rich.text import Text
 
@@ -18,6 +19,7 @@ OURS = ("hullcast", "hullcast-nodes")
 REFERENCE = "nats"
 #: Who is better by less than this share has not won: two runs of the same peer easily differ by more (PEERS.md).
 CLOSE = 0.1
+MEDIANS = ("updates_s", "cpu_us", "p50_ms", "p99_ms", "client_bytes", "wire_bytes")
 KEPT = {"synced": "synced to disk", "written": "written, but not synced", "memory": "in memory only"}
 
 
@@ -41,31 +43,13 @@ class PeerLine:
     peak_mb: float = 0.0
     wrong: int = 0
     failed: str = ""
+    cpu_ratio: float | None = None  # of a summary, by the reference
+    bytes_ratio: float | None = None  # bytes of clients, likewise
 
     @classmethod
     def failure(cls, peer: str, cell: Cell, round_number: int, why: str) -> PeerLine:
         """It could not be measured."""
         return cls(peer=peer, cell=cell.name, round=round_number, failed=why)
-
-
-@dataclass(frozen=True, slots=True)
-class PeerSummary:
-    """Medians of a peer's rounds in a cell; wrong answers of all of them; ratios to the reference round by round."""
-
-    peer: str
-    keeps: str
-    updates_s: float
-    cpu_us: float
-    cpu_ratio: float | None
-    p50_ms: float | None
-    p99_ms: float | None
-    kept_up: bool | None
-    client_bytes: float | None
-    bytes_ratio: float | None
-    wire_bytes: float | None
-    peak_mb: float
-    wrong: int
-    failed: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +60,7 @@ class PeerFigures:
     skipped: Mapping[str, str]
     lines: tuple[PeerLine, ...]
 
-    def summaries(self, cell: str) -> dict[str, PeerSummary]:
+    def summaries(self, cell: str) -> dict[str, PeerLine]:
         """Of all peers that a cell was tried with."""
         here = [line for line in self.lines if line.cell == cell]
         reference = {line.round: line for line in here if line.peer == REFERENCE and not line.failed}
@@ -84,27 +68,25 @@ class PeerFigures:
         return {peer: _summary([line for line in here if line.peer == peer], reference) for peer in peers}
 
 
-def _summary(lines: list[PeerLine], reference: Mapping[int, PeerLine]) -> PeerSummary:
+def _summary(lines: list[PeerLine], reference: Mapping[int, PeerLine]) -> PeerLine:
+    """Medians of a peer's rounds in a cell; wrong answers of all of them; ratios to the reference round by round."""
     failed = next((line.failed for line in lines if line.failed), "")
     good = [line for line in lines if not line.failed]
+    if not good:
+        return PeerLine(peer=lines[0].peer, cell=lines[0].cell, round=lines[0].round, failed=failed)
     pairs = [(line, reference[line.round]) for line in good if line.round in reference]
-    return PeerSummary(
-        lines[0].peer,
-        good[0].keeps if good else "",
-        _median(line.updates_s for line in good) or 0.0,
-        _median(line.cpu_us for line in good) or 0.0,
-        _median(line.cpu_us / other.cpu_us for line, other in pairs if other.cpu_us),
-        _median(line.p50_ms for line in good),
-        _median(line.p99_ms for line in good),
-        None if not good or good[0].kept_up is None else all(line.kept_up for line in good),
-        _median(line.client_bytes for line in good),
-        _median(
+    figures: dict[str, Any] = {name: _median(getattr(line, name) for line in good) for name in MEDIANS}
+    return replace(
+        good[0],
+        **figures,
+        cpu_ratio=_median(line.cpu_us / other.cpu_us for line, other in pairs if other.cpu_us),
+        bytes_ratio=_median(
             line.client_bytes / other.client_bytes for line, other in pairs if line.client_bytes and other.client_bytes
         ),
-        _median(line.wire_bytes for line in good),
-        max((line.peak_mb for line in good), default=0.0),
-        sum(line.wrong for line in good),
-        failed,
+        kept_up=None if good[0].kept_up is None else all(line.kept_up for line in good),
+        peak_mb=max(line.peak_mb for line in good),
+        wrong=sum(line.wrong for line in good),
+        failed=failed,
     )
 
 
@@ -118,7 +100,7 @@ def peer_goals(found: PeerFigures) -> tuple[Goal, ...]:
     goals: list[Goal] = []
 
     def judge(
-        aim: str, cell: str, peer: str, limit: float, value: Callable[[PeerSummary], float | None], unit: str
+        aim: str, cell: str, peer: str, limit: float, value: Callable[[PeerLine], float | None], unit: str
     ) -> None:
         """`value` must be at most `limit`; a negative limit is a value to be reached."""
         summary = found.summaries(cell).get(peer)
@@ -165,7 +147,7 @@ def peer_tables(found: PeerFigures) -> Iterator[Shown]:
     )
 
 
-def _cell_tables(cell: Cell, summaries: Mapping[str, PeerSummary]) -> Iterator[Shown]:
+def _cell_tables(cell: Cell, summaries: Mapping[str, PeerLine]) -> Iterator[Shown]:
     columns = ("updates\n/s", "CPU\nus", "\nx", "p50\nms", "p99\nms", "\nbytes", "\nGB", "\nwrong")
     table = plain_table(f"{cell.name}: {cell.about}", "", *columns)
     failures = {}
@@ -197,7 +179,7 @@ def wins(found: PeerFigures) -> list[str]:
     p50; and where it is too close to say."""
     won: dict[str, dict[str, list[str]]] = {}
     close: dict[str, list[str]] = {}
-    measures: tuple[tuple[str, Callable[[PeerSummary], float | None], bool], ...] = (
+    measures: tuple[tuple[str, Callable[[PeerLine], float | None], bool], ...] = (
         ("least CPU", lambda s: s.cpu_us or None, False),
         ("most updates/s", lambda s: s.updates_s or None, True),
         ("lowest p50", lambda s: s.p50_ms, False),

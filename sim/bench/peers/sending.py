@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from hullcast.sim.bench.peers.interface import Seen
 from hullcast.sim.bench.peers.workload import Call
 
-#: Calls that wait for an acknowledgement, at most, and rows that the slowest client has not seen yet.
-IN_FLIGHT, WINDOW = 64, 256
+#: Calls that wait for an acknowledgement, at most.
+IN_FLIGHT = 64
 
 
 class BatchingPublisher(ABC):
@@ -46,7 +46,7 @@ class BatchingPublisher(ABC):
         """Hand a call over."""
         if wait:
             if self._progress is not None:
-                await self._progress.wait(call.first - max(WINDOW, 8 * len(call)))
+                await self._progress.wait_room(call)
             await self._wait_fewer(IN_FLIGHT)
         self._waiting.append(call)
         self._some.set()

@@ -9,28 +9,10 @@ from time import monotonic_ns
 import numpy as np
 
 from hullcast.network.wire.arrays import Floats
-from hullcast.sim.bench.peers.interface import Facts, OwnProcessPeer, Part
+from hullcast.sim.bench.peers.interface import BenchPeer, Facts, Part
 from hullcast.sim.bench.peers.workload import CREATE, RANGE_MIN, Call, Job
 
 UPSERT = "INSERT INTO STOCK VALUES (?, ?, ?) ON CONFLICT (ID) DO UPDATE SET RISK = excluded.RISK, PER = excluded.PER"
-
-
-class Sqlite(OwnProcessPeer):
-    """Nothing to start."""
-
-    name, title = "sqlite", "SQLite, re-query in process"
-
-    def missing(self) -> str:
-        """It comes with Python."""
-        return ""
-
-    def keeps(self, *, durable: bool) -> str:
-        """A file that each call syncs, or none."""
-        return "synced" if durable else "memory"
-
-    async def start(self, folder: Path, job: Job, *, durable: bool) -> Facts:
-        """Say where the file will be."""
-        return {"path": str(folder / "stock.db") if durable else ":memory:"}
 
 
 class SqliteEngine:
@@ -90,3 +72,18 @@ class SqliteEngine:
     async def close(self) -> None:
         """Close the file."""
         self._database.close()
+
+
+class Sqlite(BenchPeer):
+    """Nothing to start."""
+
+    name, title, in_process = "sqlite", "SQLite, re-query in process", True
+    subscriber = SqliteEngine
+
+    def keeps(self, *, durable: bool) -> str:
+        """A file that each call syncs, or none."""
+        return "synced" if durable else "memory"
+
+    async def start(self, folder: Path, job: Job, *, durable: bool) -> Facts:
+        """Say where the file will be."""
+        return {"path": str(folder / "stock.db") if durable else ":memory:"}

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.sim.bench.frame.worker import tasks_served
-from hullcast.sim.bench.peers.catalogue import publisher_of, subscriber_of
-from hullcast.sim.bench.peers.interface import Facts, Part, PeerPublisher, Sampler, Seen, Subscriber
+from hullcast.sim.bench.frame.worker import Sampler, Told, tasks_served
+from hullcast.sim.bench.peers.cells import PEERS
+from hullcast.sim.bench.peers.interface import Facts, Part, PeerPublisher, Seen, Subscriber
 from hullcast.sim.bench.peers.workload import Call, Job
 
 #: A publisher that is so late gives up: the peer does not take that rate.
@@ -29,26 +29,23 @@ class PeerWorker:
         self._publisher: PeerPublisher | None = None
         self._sampler = Sampler()
         self._published = 0
-        self._calls: list[tuple[int, int]] = []  # number of the first update, and when it was due or sent
+        self._calls: list[tuple[int, int]] = []  # number of the last update, and when it was due or sent
 
-    async def subscribe(
-        self, peer: str, facts: Facts, folder: str, connections: list[int], total: int
-    ) -> dict[str, Any]:
+    async def subscribe(self, peer: str, facts: Facts, folder: str, connections: list[int], total: int) -> None:
         """Open these connections, of so many in all."""
         job = Job.load(Path(folder) / "job.npz")
         part = Part(job, connections, total, self._sampler, Seen(Path(folder) / "progress", total))
-        self._subscriber = subscriber_of(peer, facts, part)
+        self._subscriber = PEERS[peer]().subscriber(facts, part)
         await self._subscriber.open()
-        return {}
 
-    async def connect(self, peer: str, facts: Facts, folder: str, total: int) -> dict[str, Any]:
+    async def connect(self, peer: str, facts: Facts, folder: str, total: int) -> None:
         """Open the publishing end."""
-        self._job = Job.load(Path(folder) / "job.npz")
-        self._publisher = publisher_of(peer, facts, Seen(Path(folder) / "progress", total), self._subscriber)
+        self._job, here = Job.load(Path(folder) / "job.npz"), PEERS[peer]()
+        both: Any = self._subscriber if here.in_process else None
+        self._publisher = both or here.publisher(facts, Seen(Path(folder) / "progress", total))
         await self._publisher.open()
-        return {}
 
-    async def fast(self, seconds: float, rows: int, path: str) -> dict[str, Any]:
+    async def fast(self, seconds: float, rows: int, path: str) -> Told:
         """Publish as fast as there is room, for so long."""
         publisher, until = self._opened(), monotonic_ns() + int(1e9 * seconds)
         began = monotonic_ns()
@@ -60,7 +57,7 @@ class PeerWorker:
             self._sent(call, sent)
         return await self._finished(publisher, began, path)
 
-    async def offered(self, seconds: float, rows: int, rate: float, path: str) -> dict[str, Any]:
+    async def offered(self, seconds: float, rows: int, rate: float, path: str) -> Told:
         """Publish when it is due, whether or not there is room, until it makes no sense any more."""
         publisher, step = self._opened(), int(1e9 * rows / rate)
         began = monotonic_ns()
@@ -85,37 +82,32 @@ class PeerWorker:
         return self._job.calls(self._published, rows)
 
     def _sent(self, call: Call, when: int) -> None:
-        self._calls.append((call.first, when))
+        self._calls.append((call.end - 1, when))
         self._published = call.end
 
-    async def _finished(self, publisher: PeerPublisher, began: int, path: str) -> dict[str, Any]:
+    async def _finished(self, publisher: PeerPublisher, began: int, path: str) -> Told:
         await publisher.flush()
-        np.save(path, np.array(self._calls, np.int64).reshape(-1, 2))
-        return {"began": began, "published": self._published, "calls": len(self._calls)}
+        last, sent = np.array(self._calls, np.int64).reshape(-1, 2).T
+        np.savez(path, last=last, sent=sent)
+        return {"began": began, "published": self._published}
 
-    async def sample(self) -> dict[str, Any]:
+    async def sample(self) -> None:
         """Remember from now on when each update was heard of."""
-        self._sampler.take()
-        self._sampler.on = True
-        return {}
+        self._sampler.begin()
 
-    async def samples(self, path: str) -> dict[str, Any]:
+    async def samples(self, path: str) -> None:
         """Write them to a file, and stop."""
-        self._sampler.on = False
-        times, updates = self._sampler.take()
-        np.savez(path, time=times, update=updates)
-        return {}
+        self._sampler.write(path)
 
-    async def drained(self, published: int) -> dict[str, Any]:
+    async def drained(self, published: int) -> Told:
         """Wait until all connections have so many updates."""
         assert self._subscriber is not None, "subscribe comes first"
         return {"now": await self._subscriber.drained(published)}
 
-    async def answers(self, path: str) -> dict[str, Any]:
+    async def answers(self, path: str) -> None:
         """Write all answers to a file, connection by connection."""
         assert self._subscriber is not None, "subscribe comes first"
-        np.save(path, np.concatenate(await self._subscriber.answers()))
-        return {}
+        np.savez(path, answers=np.concatenate(await self._subscriber.answers()))
 
     async def close(self) -> None:
         """Hang up."""

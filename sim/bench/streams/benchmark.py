@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from rich.table import Table
 
 from hullcast.broker.streams.memory.bounded_join import KeepBy
 from hullcast.broker.streams.runner import MICRO_BATCH
@@ -92,7 +91,7 @@ def _goals_of_join(section: EngineSection) -> list[Goal]:
     goals = []
     for name, how in ((KeepBy.HEEB.name, "with HEEB, of windows twice as large"), (ALL_KEPT, "all of its windows")):
         line = section.line(name)
-        aim = f"window join in the engine that keeps {section.kept:,} tuples, {how}"
+        aim = f"in the engine, {section.what}, {how}"
         goals.append(_rate(aim, JOIN_S, line.tuples_s, f"{factor(line.ratio.median)} of Python's"))
     return goals
 
@@ -164,8 +163,8 @@ def _goals_of_filters(section: FilterSection) -> list[Goal]:
 
 
 def _goals_of_derived(section: StreamJoinSection) -> list[Goal]:
-    right = f"{section.wrong:,} wrong"
-    return [Goal.fact("a join in a server has the results of a plain one", "all", right, section.wrong == 0)]
+    wrong = section.joined.wrong
+    return [Goal.fact("a join in a server has the results of a plain one", "all", f"{wrong:,} wrong", wrong == 0)]
 
 
 # --- tables --------------------------------------------------------------------------------------------------------
@@ -175,23 +174,14 @@ def _quartiles(of: Spread) -> str:
     return f"{of.median:.2f}x ({of.q1:.2f} to {of.q3:.2f})"
 
 
-def _tables_of_path(section: EngineSection) -> Iterator[Shown]:
-    title = f"path: selection, projection, join with a table; {short(section.tuples)} tuples"
-    yield _engine(section, title, "NumPy's time / ours")
-
-
-def _tables_of_join(section: EngineSection) -> Iterator[Shown]:
-    title = f"window join, {section.kept:,} tuples kept; {short(section.tuples)} tuples"
-    yield _engine(section, title, "Python's time / ours")
-
-
-def _engine(section: EngineSection, title: str, ratio: str) -> Table:
-    table = plain_table(title, "", "tuples/s", "results", "deciding", ratio)
+def _tables_of_engine(section: EngineSection) -> Iterator[Shown]:
+    title = f"{section.what}; {short(section.tuples)} tuples"
+    table = plain_table(title, "", "tuples/s", "results", "deciding", "its time / ours")
     for line in section.lines:
         cells = (short(line.tuples_s), f"{line.results:,}", f"{line.deciding:.1%}", _quartiles(line.ratio))
         table.add_row(line.name, *cells)
-    table.add_row(section.baseline, short(section.baseline_tuples_s), "", "", "")
-    return table
+    table.add_row(f"beside: {section.baseline}", short(section.baseline_tuples_s), "", "", "")
+    yield table
 
 
 def _tables_of_decisions(section: DecisionSection) -> Iterator[Shown]:
@@ -229,8 +219,9 @@ def _tables_of_bursts(section: BurstSection) -> Iterator[Shown]:
     table = plain_table(title, "policy", "peak", "average", "peak / chain", "simulator: peak", "peak / chain")
     for line in section.lines:
         mine, simulated = (section.ratios(line.policy, simulated=one) for one in (False, True))
-        cells = (middle(mine, _times), short(line.simulated_peak), middle(simulated, _times))
-        table.add_row(line.policy, short(line.peak), short(line.average), *cells)
+        found = line.middle
+        cells = (middle(mine, _times), short(found.simulated_peak), middle(simulated, _times))
+        table.add_row(line.policy, short(found.peak), short(found.average), *cells)
     yield table
     yield (
         "The runner that ships, with its micro-batches, turns and measured charts, by a simulated clock. At the peak "
@@ -257,42 +248,34 @@ def _tables_of_filters(section: FilterSection) -> Iterator[Shown]:
 
 
 def _tables_of_derived(section: StreamJoinSection) -> Iterator[Shown]:
-    table = plain_table(f"a join in a server, windows of {section.window:,} rows each", "", "")
-    table.add_row("tuples/s, until their last result is heard", short(section.tuples_s))
-    table.add_row("results/s", short(section.results_s))
+    table, joined = plain_table(f"a join in a server, windows of {section.window:,} rows each", "", ""), section.joined
+    table.add_row("tuples/s, until their last result is heard", short(joined.tuples_s))
+    table.add_row("results/s", short(joined.results_s))
     table.add_row("the same publishes where nobody joins, tuples/s", short(section.plain_tuples_s))
     table.add_row("with the join / without", _quartiles(section.ratio))
-    table.add_row("cores: server, streams process", f"{section.server_cores:.2f}, {section.streams_cores:.2f}")
+    table.add_row("cores: server, streams process", f"{joined.server_cores:.2f}, {joined.streams_cores:.2f}")
     table.add_row(f"latency of results at {short(section.rate)} tuples/s, p50 ms", number(section.p50_ms))
     table.add_row("p99 ms", number(section.p99_ms))
     yield table
-    yield push_table(section.pushes, f"{short(section.rate)} tuples/s", "join", "streams")
-    busy = section.push(BUSY)
+    yield push_table(section.push.phases, f"{short(section.rate)} tuples/s", "join", "streams")
+    busy = section.push.phase(BUSY)
     yield (
         f"Beside the join a MAX subscription hears of a publish after {busy.p50_ratio:.2f}x the time (p50). Results of "
         "the join, here about as many as there are tuples, are tuples, too: the server writes and delivers them. "
-        f"Contended: no join, but plain processes as nice ({section.nice}) that take as much CPU as the streams "
-        f"process. On the right: cores in use, of {section.cores}."
+        f"Contended: no join, but plain processes as nice ({section.push.nice}) that take as much CPU as the streams "
+        f"process. On the right: cores in use, of {section.push.cores}."
     )
 
 
 # --- pictures ------------------------------------------------------------------------------------------------------
 
 
-def _draw_path(section: EngineSection, target: Path) -> Path:
-    return _draw_engine(section, PATH_S, "the engine alone: a path of three operators", target)
-
-
-def _draw_join(section: EngineSection, target: Path) -> Path:
-    return _draw_engine(section, JOIN_S, "the engine alone: window joins", target)
-
-
-def _draw_engine(section: EngineSection, goal: float, title: str, target: Path) -> Path:
+def _draw_engine(section: EngineSection, target: Path, *, goal: float) -> Path:
     names = [*(line.name for line in section.lines), section.baseline]
     rates = [*(line.tuples_s for line in section.lines), section.baseline_tuples_s]
     shares = [*(line.tuples_s / goal for line in section.lines), nan]
     panels = (Bars("tuples a second", rates, GREEN, log=True), Bars("times the goal", shares))
-    return draw_bars(target, title, names, panels)
+    return draw_bars(target, f"the engine alone: {section.what}", names, panels)
 
 
 def _draw_decisions(section: DecisionSection, target: Path) -> Path:
@@ -317,10 +300,11 @@ def _draw_scheduling(loads: tuple[SchedulingLoad, ...], target: Path) -> Path:
 
 
 def _draw_bursts(section: BurstSection, target: Path) -> Path:
+    found = [line.middle for line in section.lines]
     panels = (
-        Bars("peak, the runner", [line.peak for line in section.lines], GREEN),
-        Bars("average, the runner", [line.average for line in section.lines], BLUE),
-        Bars("peak, the simulator", [line.simulated_peak for line in section.lines], GREY),
+        Bars("peak, the runner", [one.peak for one in found], GREEN),
+        Bars("average, the runner", [one.average for one in found], BLUE),
+        Bars("peak, the simulator", [one.simulated_peak for one in found], GREY),
     )
     title = "four operators on bursts: tuples that wait, medians of draws"
     return draw_bars(target, title, [line.policy for line in section.lines], panels)
@@ -335,21 +319,17 @@ def _draw_filters(section: FilterSection, target: Path) -> Path:
 
 
 def _draw_derived(section: StreamJoinSection, target: Path) -> Path:
-    pushes = [f"push p50, {phase.name}" for phase in section.pushes]
+    pushes = [f"push p50, {phase.name}" for phase in section.push.phases]
     names = ["with the join", "nobody joins", "results p50", "results p99", *pushes]
-    times = [section.p50_ms, section.p99_ms, *(phase.p50_ms for phase in section.pushes)]
+    times = [section.p50_ms, section.p99_ms, *(phase.p50_ms for phase in section.push.phases)]
     panels = (
-        Bars("tuples a second", [section.tuples_s, section.plain_tuples_s, *[nan] * len(times)], GREEN),
+        Bars("tuples a second", [section.joined.tuples_s, section.plain_tuples_s, *[nan] * len(times)], GREEN),
         Bars(f"ms, at {short(section.rate)} tuples/s", [nan, nan, *times], ORANGE),
     )
     return draw_bars(target, "a join of two streams in a server", names, panels)
 
 
 # --- the benchmark -------------------------------------------------------------------------------------------------
-
-
-def _decisions(settings: StreamBenchSettings, tick: Tick) -> DecisionSection:
-    return decisions(settings.kept, settings.decision_arrivals, settings.rounds, settings.seed, tick)
 
 
 def _bursts(settings: StreamBenchSettings, tick: Tick) -> BurstSection:
@@ -373,24 +353,24 @@ STREAMS = Benchmark(
             "path",
             "tuples a second through three operators, in the engine, beside NumPy",
             lambda settings, tick: path(settings.path_tuples, settings.rounds, settings.seed, tick),
-            _tables_of_path,
+            _tables_of_engine,
             _goals_of_path,
-            {"streams_path": _draw_path},
+            {"streams_path": partial(_draw_engine, goal=PATH_S)},
             lambda settings: 1 + settings.rounds,
         ),
         BenchSection(
             "join",
             "tuples a second through window joins, in the engine, with and without bounded memory",
             lambda settings, tick: joins(settings.join, settings.rounds, settings.seed, tick),
-            _tables_of_join,
+            _tables_of_engine,
             _goals_of_join,
-            {"streams_join": _draw_join},
+            {"streams_join": partial(_draw_engine, goal=JOIN_S)},
             lambda settings: 1 + settings.rounds,
         ),
         BenchSection(
             "decisions",
             "what it takes to decide which tuple a bounded join drops, by policy",
-            _decisions,
+            lambda s, tick: decisions(s.kept, s.decision_arrivals, s.rounds, s.seed, tick),
             _tables_of_decisions,
             _goals_of_decisions,
             {"streams_decisions": _draw_decisions},

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.streams.runner import Runner
 from hullcast.network.wire.arrays import Floats
 from hullcast.sim.bench.frame.benchmark import Tick
+from hullcast.sim.bench.frame.timing import medians
 from hullcast.sim.experiments.studies.streams.workload import (
     BURSTS,
     CHAIN,
@@ -61,19 +61,9 @@ class BurstLine:
     draws: tuple[BurstPeaks, ...]
 
     @property
-    def peak(self) -> float:
-        """Median."""
-        return median(draw.peak for draw in self.draws)
-
-    @property
-    def average(self) -> float:
-        """Median."""
-        return median(draw.average for draw in self.draws)
-
-    @property
-    def simulated_peak(self) -> float:
-        """Median."""
-        return median(draw.simulated_peak for draw in self.draws)
+    def middle(self) -> BurstPeaks:
+        """Medians."""
+        return medians(self.draws)
 
 
 @dataclass(frozen=True, slots=True)

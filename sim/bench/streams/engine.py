@@ -7,7 +7,7 @@ no table that changes. Beside the joins, the same join row by row in Python, wit
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -21,7 +21,7 @@ from hullcast.broker.streams.plan import StreamInput, StreamQuery
 from hullcast.broker.streams.runner import MICRO_BATCH
 from hullcast.network.wire.arrays import Floats
 from hullcast.sim.bench.frame.benchmark import Tick
-from hullcast.sim.bench.frame.timing import MeasurementFailed, Spread, spread, turns
+from hullcast.sim.bench.frame.timing import MeasurementFailed, Spread, in_turns, spread
 from hullcast.sim.bench.streams.feeding import (
     HALF,
     ROWS,
@@ -57,8 +57,8 @@ class EngineLine:
 class EngineSection:
     """Ways in turns, and what they stand beside."""
 
+    what: str
     tuples: int
-    kept: int  # of joins
     baseline: str
     baseline_tuples_s: float
     lines: tuple[EngineLine, ...]
@@ -74,34 +74,50 @@ class EngineSection:
 def path(tuples: int, rounds: int, seed: int, tick: Tick) -> EngineSection:
     """A selection that half passes, a projection, and the join with a table of a thousand rows."""
     cells, table = path_cells(tuples, seed), table_cells(seed)
-    streams = {"trades": FedStream(cells)}
+    streams, what = {"trades": FedStream(cells)}, "path: selection, projection, join with a table"
 
-    def fed(size: int) -> FedFigures:
+    def fed(size: int, turn: int) -> FedFigures:
         return feed(opened([path_query()], "chain", seed, size), streams, 0, tuples)
 
     ways = {micro_batch_name(size): partial(fed, size) for size in MICRO_BATCHES}
-    found, plain_s = _beside(ways, lambda: plain_path(cells, table), rounds, tick, "path")
+    section = _beside(what, ways, "NumPy, whole columns", lambda: plain_path(cells, table), tuples, rounds, tick)
     results = plain_path(cells, table)
-    for name, of in found.items():
-        if {one.results for one in of} != {results}:
-            raise MeasurementFailed(f"path, {name}: {of[-1].results} results instead of {results}")
-    lines = [_line(name, of, plain_s, tuples) for name, of in found.items()]
-    return EngineSection(tuples, 0, "NumPy, whole columns", tuples / median(plain_s), tuple(lines))
+    for line in section.lines:
+        if line.results != results:
+            raise MeasurementFailed(f"path, {line.name}: {line.results} results instead of {results}")
+    return section
 
 
 def _beside(
-    ways: Mapping[str, Callable[[], FedFigures]], plain: Callable[[], object], rounds: int, tick: Tick, what: str
-) -> tuple[dict[str, list[FedFigures]], list[float]]:
-    """All ways in turns, and the seconds that the plain one took in each round."""
-    found: dict[str, list[FedFigures]] = {name: [] for name in ways}
-    plain_s = []
-    for _ in turns(rounds, tick, what):
-        for name, way in ways.items():
-            found[name].append(way())
+    what: str,
+    ways: Mapping[str, Callable[[int], FedFigures]],
+    baseline: str,
+    plain: Callable[[], int],
+    plain_tuples: int,
+    rounds: int,
+    tick: Tick,
+) -> EngineSection:
+    """All ways in turns, and a plain one that finds the results of so many tuples."""
+
+    def timed(turn: int) -> FedFigures:
         began = perf_counter()
-        plain()
-        plain_s.append(perf_counter() - began)
-    return {name: of[1:] for name, of in found.items()}, plain_s[1:]
+        return FedFigures(plain_tuples, plain(), perf_counter() - began, 0.0, 0.0, 0)
+
+    found = in_turns({**ways, baseline: timed}, rounds, tick, what.partition(":")[0])
+    beside = found.pop(baseline)
+    lines = tuple(
+        EngineLine(
+            name,
+            median(one.tuples_s for one in of),
+            of[-1].results,
+            median(one.deciding for one in of),
+            spread(one.tuples_s / other.tuples_s for one, other in zip(of, beside, strict=True)),
+        )
+        for name, of in found.items()
+    )
+    return EngineSection(
+        what, next(iter(found.values()))[0].tuples, baseline, median(one.tuples_s for one in beside), lines
+    )
 
 
 def micro_batch_name(size: int) -> str:
@@ -156,7 +172,7 @@ def joins(sizes: JoinSizes, rounds: int, seed: int, tick: Tick) -> EngineSection
     ways = {ALL_KEPT: join_query(kept // 2), ALL_LARGE: join_query(kept)}
     ways |= {name: join_query(kept, kept, name) for name in BOUNDED}
 
-    def fed(query: StreamQuery) -> FedFigures:
+    def fed(query: StreamQuery, turn: int) -> FedFigures:
         runner = opened([query], "chain", seed)
         feed(runner, streams, 0, warm)
         figures = feed(runner, streams, warm, stop)
@@ -166,11 +182,10 @@ def joins(sizes: JoinSizes, rounds: int, seed: int, tick: Tick) -> EngineSection
     def plain() -> int:
         return plain_join(streams, kept // 2, sizes.plain // 2)
 
-    by_way = {name: partial(fed, query) for name, query in ways.items()}
-    found, plain_s = _beside(by_way, plain, rounds, tick, "join")
+    by_way, what = {name: partial(fed, query) for name, query in ways.items()}, f"window join: {kept:,} tuples kept"
+    section = _beside(what, by_way, "row by row in Python", plain, sizes.plain, rounds, tick)
     _check(streams, sizes, seed)
-    lines = [_line(name, of, plain_s, sizes.plain) for name, of in found.items()]
-    return EngineSection(sizes.tuples, kept, "row by row in Python", sizes.plain / median(plain_s), tuple(lines))
+    return section
 
 
 def _check(streams: Mapping[str, FedStream], sizes: JoinSizes, seed: int) -> None:
@@ -205,13 +220,3 @@ def plain_join(streams: Mapping[str, FedStream], rows: int, each: int) -> int:
                 if not by_key[side][gone]:
                     del by_key[side][gone]
     return made
-
-
-def _line(name: str, of: Sequence[FedFigures], plain_s: Sequence[float], plain_tuples: int) -> EngineLine:
-    return EngineLine(
-        name,
-        median(one.tuples_s for one in of),
-        of[-1].results,
-        median(one.deciding for one in of),
-        spread(one.tuples_s * seconds / plain_tuples for one, seconds in zip(of, plain_s, strict=True)),
-    )

@@ -21,13 +21,12 @@ from hullcast.sim.bench.frame.push import (
     CREATE_PUSHES,
     PUSH_CLIENTS,
     PushLoad,
-    PushPhase,
     PushSection,
-    p50_and_p99,
     push_beside,
 )
 from hullcast.sim.bench.frame.stage import PUBLISHER, BenchStage, staged
-from hullcast.sim.bench.frame.timing import MeasurementFailed, Spread, medians, spread, turns
+from hullcast.sim.bench.frame.timing import MeasurementFailed, Spread, medians, p50_and_p99, spread, turns
+from hullcast.sim.bench.frame.worker import part_of
 from hullcast.sim.bench.streams.engine import plain_join
 from hullcast.sim.bench.streams.feeding import FedStream
 from hullcast.sim.bench.streams.workload import (
@@ -129,7 +128,7 @@ async def _filtered(stage: BenchStage, settings: LiveStreamSettings, source: str
     load = {"seconds": settings.filter_s, "batch": settings.batch, "in_flight": settings.in_flight}
     said = await stage.workers[PUBLISHER].ask("tick", source=source, **load)
     low, high = filter_ranges(total, wanted_by, seed)
-    cuts = [slice(total * part // len(clients), total * (part + 1) // len(clients)) for part in range(len(clients))]
+    cuts = [part_of(total, part, len(clients)) for part in range(len(clients))]
     wanted = [_wanted(said["updates"], settings, low[cut], high[cut]) if source == TICKS else 0 for cut in cuts]
     heard = await asyncio.gather(
         *(one.ask("filtered", events=events, patience_s=WAIT_S) for one, events in zip(clients, wanted, strict=True))
@@ -172,37 +171,29 @@ def _filter_line(of: Sequence[FilterLine], table: Sequence[FilterLine]) -> Filte
 
 
 @dataclass(frozen=True, slots=True)
+class JoinedRate:
+    """As many tuples as are acknowledged, until their last result was heard."""
+
+    tuples_s: float  # of both streams
+    results_s: float
+    server_cores: float
+    streams_cores: float
+    wrong: int  # results that are too many or missing
+
+
+@dataclass(frozen=True, slots=True)
 class StreamJoinSection:
     """A derived stream: how fast, how late, and what others notice."""
 
     window: int
-    tuples_s: float  # of both streams, until the last result was heard, median
-    results_s: float
+    joined: JoinedRate  # medians
     plain_tuples_s: float  # the same publishes where nobody joins
     ratio: Spread  # tuples/s with the join / without, round by round
-    server_cores: float  # while as many as possible come
-    streams_cores: float
-    wrong: int  # results that are too many or missing
     rate: float  # tuples/s of both streams, for what follows
     p50_ms: float
     p99_ms: float
     heard: int
-    pushes: tuple[PushPhase, ...]
-    nice: int
-    cores: int
-
-    def push(self, name: str) -> PushPhase:
-        """One of the phases."""
-        return next(phase for phase in self.pushes if phase.name == name)
-
-
-@dataclass(frozen=True, slots=True)
-class _Joined:
-    tuples_s: float
-    results_s: float
-    server_cores: float
-    streams_cores: float
-    wrong: int
+    push: PushSection
 
 
 class _Fed:
@@ -218,6 +209,16 @@ class _Fed:
         if self.joined:
             await self.stage.control.execute(create_hot(self.settings.window))
 
+    async def opened(self, workers: dict[str, Worker]) -> tuple[Worker, Worker]:
+        """Who feeds it, and who listens to its results, if there are any: connected here."""
+        feeder, listener = workers["feeder"], workers["listener"]
+        for one in (feeder, listener):
+            await one.ask("open", url=self.stage.server, name=one.name)
+        await feeder.ask("begin_at", each=self.each)
+        if self.joined:
+            await listener.ask("listen", keys=self.settings.window)
+        return feeder, listener
+
     def results(self, each: int) -> int:
         """How many results the first `each` tuples of both streams make."""
         window, seed = self.settings.window, self.settings.seed
@@ -231,8 +232,8 @@ class _Fed:
 
 async def live_join(settings: LiveStreamSettings, tick: Tick) -> StreamJoinSection:
     """A server with a join of two streams, beside one where nobody joins them."""
-    found: list[_Joined] = []
-    plain: list[_Joined] = []
+    found: list[JoinedRate] = []
+    plain: list[JoinedRate] = []
     async with AsyncExitStack() as stack:
         tick("live join, starting")
         quiet = await stack.enter_async_context(staged(["feeder", "listener", *PUSH_CLIENTS], CLIENTS))
@@ -245,39 +246,27 @@ async def live_join(settings: LiveStreamSettings, tick: Tick) -> StreamJoinSecti
             found.append(await _throughput(within, workers))
             plain.append(await _throughput(without, workers))
         found, plain = found[1:], plain[1:]
-        rate = median(one.tuples_s for one in found) / 10
+        joined = medians(found, wrong=sum(one.wrong for one in found))
+        rate = joined.tuples_s / 10
         tick("live join, latency")
         heard = await _latency(within, workers, rate)
         pushed = await _pushes(without, within, workers["feeder"], rate, tick)
-    p50, p99 = p50_and_p99(heard["ms"])
     return StreamJoinSection(
         settings.window,
-        median(one.tuples_s for one in found),
-        median(one.results_s for one in found),
+        joined,
         median(one.tuples_s for one in plain),
         spread(a.tuples_s / b.tuples_s for a, b in zip(found, plain, strict=True)),
-        median(one.server_cores for one in found),
-        median(one.streams_cores for one in found),
-        sum(one.wrong for one in found),
         rate,
-        p50,
-        p99,
+        *p50_and_p99(heard["ms"]),
         heard["events"],
-        pushed.phases,
-        pushed.nice,
-        pushed.cores,
+        pushed,
     )
 
 
-async def _throughput(fed: _Fed, workers: dict[str, Worker]) -> _Joined:
+async def _throughput(fed: _Fed, workers: dict[str, Worker]) -> JoinedRate:
     """As many tuples as are acknowledged, and how long it takes until their last result is heard."""
     settings, stage = fed.settings, fed.stage
-    feeder, listener = workers["feeder"], workers["listener"]
-    for name in ("feeder", "listener"):
-        await workers[name].ask("open", url=stage.server, name=name)
-    await feeder.ask("begin_at", each=fed.each)
-    if fed.joined:
-        await listener.ask("listen", keys=settings.window)
+    feeder, listener = await fed.opened(workers)
     use_before, before = stage.use(), fed.each
     load = {"batch": settings.batch, "in_flight": settings.in_flight, "keys": settings.window, "seed": settings.seed}
     said = await feeder.ask("feed", seconds=settings.join_s, **load)
@@ -293,7 +282,7 @@ async def _throughput(fed: _Fed, workers: dict[str, Worker]) -> _Joined:
             heard = await listener.ask("listened", events=wanted, patience_s=WAIT_S)
         await listener.ask("unlisten")
     took_s = (max(heard["last_ns"], said["ended"]) - said["began"]) / 1e9
-    return _Joined(
+    return JoinedRate(
         2 * said["each"] / took_s,
         heard["events"] / took_s,
         used.server_s / took_s,
@@ -304,11 +293,8 @@ async def _throughput(fed: _Fed, workers: dict[str, Worker]) -> _Joined:
 
 async def _latency(fed: _Fed, workers: dict[str, Worker], rate: float) -> dict[str, Any]:
     """How old results are when they are heard, at so many tuples a second."""
-    settings, feeder, listener = fed.settings, workers["feeder"], workers["listener"]
-    for name in ("feeder", "listener"):
-        await workers[name].ask("open", url=fed.stage.server, name=name)
-    await feeder.ask("begin_at", each=fed.each)
-    await listener.ask("listen", keys=settings.window)
+    settings = fed.settings
+    feeder, listener = await fed.opened(workers)
     await feeder.ask("feed_paced", rate=rate, keys=settings.window, seed=settings.seed)
     await asyncio.sleep(1.0)
     await listener.ask("latencies")  # of the first second: not counted

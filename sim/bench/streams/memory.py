@@ -18,7 +18,7 @@ from hullcast.broker.streams.memory.bounded_join import LEFT, BoundedJoin, JoinW
 from hullcast.broker.streams.runner import MICRO_BATCH
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.sim.bench.frame.benchmark import Tick
-from hullcast.sim.bench.frame.timing import Spread, spread, turns
+from hullcast.sim.bench.frame.timing import turns
 from hullcast.sim.seeds import generator
 
 UNBOUNDED = "without a bound"
@@ -55,7 +55,6 @@ class DecisionStream:
     stream: str
     model: str  # that HEEB took it for
     unbounded_us: float  # of a join that holds as many
-    heeb_by_rand: Spread
     lines: tuple[DecisionLine, ...]
 
     def line(self, policy: str) -> DecisionLine:
@@ -123,8 +122,7 @@ def _stream(
         )
         for policy in KEPT_BY
     ]
-    ratio = spread(a / b for a, b in zip(counted[KeepBy.HEEB.name], rand, strict=True))
-    return DecisionStream(stream, model, median(unbounded), ratio, tuple(lines))
+    return DecisionStream(stream, model, median(unbounded), tuple(lines))
 
 
 def _more(ours: Sequence[float], others: Sequence[float]) -> float:

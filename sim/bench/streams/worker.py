@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from itertools import count
 from math import inf
 from time import monotonic_ns, perf_counter
-from typing import Any
 
 from hullcast.network.answers.events import StreamTuple
 from hullcast.network.wire.arrays import Floats
 from hullcast.sim.bench.frame.push import PushWorker
-from hullcast.sim.bench.frame.worker import Batch, main, until
+from hullcast.sim.bench.frame.worker import Batch, Told, goes_on, main, part_of, until
 from hullcast.sim.bench.streams.workload import (
     LISTEN,
     QUOTES,
@@ -41,22 +40,20 @@ class StreamWorker(PushWorker):
         self._ages: list[int] = []
         self._fed = 0  # tuples of each of the two streams that are joined
 
-    async def close(self) -> dict[str, Any]:
+    async def close(self) -> None:
         """Leave, and hang up."""
         await self.unlisten()
-        return await super().close()
+        await super().close()
 
     # -- many filters ------------------------------------------------------------------------------------------
 
-    async def filters(
-        self, source: str, total: int, wanted_by: float, part: int, parts: int, seed: int
-    ) -> dict[str, Any]:
+    async def filters(self, source: str, total: int, wanted_by: float, part: int, parts: int, seed: int) -> Told:
         """Subscribe to our part of the filters."""
         low, high = filter_ranges(total, wanted_by, seed)
-        mine = slice(total * part // parts, total * (part + 1) // parts)
+        mine = part_of(total, part, parts)
         return await self._subscribe(filters_of(source), low[mine], high[mine])
 
-    async def filtered(self, events: int, patience_s: float) -> dict[str, Any]:
+    async def filtered(self, events: int, patience_s: float) -> Told:
         """Wait until so many tuples came, or until nothing comes any more; 0: until all that was applied is here."""
         await self.client.sync()
         await self._until(events, patience_s)
@@ -70,12 +67,11 @@ class StreamWorker(PushWorker):
 
     # -- publishing --------------------------------------------------------------------------------------------
 
-    async def prepare(self, size: int, seed: int) -> dict[str, Any]:
+    async def prepare(self, size: int, seed: int) -> None:
         """Draw the ticks."""
         self._ticks = ticks(size, seed)
-        return {}
 
-    async def tick(self, source: str, seconds: float, batch: int, in_flight: int) -> dict[str, Any]:
+    async def tick(self, source: str, seconds: float, batch: int, in_flight: int) -> Told:
         """Publish ticks from the first on, again and again, as fast as receipts come, to the stream or the table."""
         assert self._ticks is not None, "prepare comes first"
         drawn = self._ticks
@@ -87,12 +83,11 @@ class StreamWorker(PushWorker):
 
         return await self._publish_all(until(seconds, batches()), in_flight)
 
-    async def begin_at(self, each: int) -> dict[str, Any]:
+    async def begin_at(self, each: int) -> None:
         """The two streams that are joined have so many tuples each."""
         self._fed = each
-        return {}
 
-    async def feed(self, seconds: float, batch: int, in_flight: int, keys: int, seed: int) -> dict[str, Any]:
+    async def feed(self, seconds: float, batch: int, in_flight: int, keys: int, seed: int) -> Told:
         """Publish to both streams in turns, as fast as receipts come, so many publishes on the way at a time."""
         before = self._fed
         told = await self._publish_all(self._both(batch, keys, seed, perf_counter() + seconds), in_flight)
@@ -106,17 +101,14 @@ class StreamWorker(PushWorker):
                 some = joined_keys(stream, keys, start, start + batch, seed)
                 yield stream, joined_rows(stream, some, start, monotonic_ns())
 
-    async def advance(self) -> dict[str, Any]:
+    async def advance(self) -> None:
         """Say that no earlier tuple will come to either stream."""
         for stream in (TRADES, QUOTES):
             await self.client.progress(stream, time_after(self._fed))
-        return {}
 
-    async def feed_paced(self, rate: float, keys: int, seed: int) -> dict[str, Any]:
+    @goes_on
+    async def feed_paced(self, rate: float, keys: int, seed: int) -> Told:
         """Publish so many tuples a second to both streams together, until `end`."""
-        return self._begin(lambda: self._feed_paced(rate, keys, seed), "feed")
-
-    async def _feed_paced(self, rate: float, keys: int, seed: int) -> dict[str, Any]:
         batch, before = max(1, round(rate * _PERIOD_S / 2)), self._fed
         both = self._both(batch, keys, seed)
         await self._publish_paced(2 * batch / rate, lambda: (next(both), next(both)), at_most=MANY)
@@ -124,7 +116,7 @@ class StreamWorker(PushWorker):
 
     # -- results -----------------------------------------------------------------------------------------------
 
-    async def listen(self, keys: int) -> dict[str, Any]:
+    async def listen(self, keys: int) -> None:
         """Subscribe to all results of the join."""
         await self.unlisten()
         self._events = self._last_ns = self._missed = 0
@@ -143,14 +135,13 @@ class StreamWorker(PushWorker):
                     self._last_ns = now
 
         self._taking = asyncio.create_task(take(), name="take results")
-        return {}
 
-    async def listened(self, events: int, patience_s: float) -> dict[str, Any]:
+    async def listened(self, events: int, patience_s: float) -> Told:
         """Wait until so many results came, or until patience ends."""
         await self._until(events, patience_s)
         return await self.heard()
 
-    async def settled(self, quiet_s: float, patience_s: float) -> dict[str, Any]:
+    async def settled(self, quiet_s: float, patience_s: float) -> Told:
         """Wait until no more results come."""
         before, deadline = -1, perf_counter() + patience_s
         while self._events > before and perf_counter() < deadline:
@@ -158,19 +149,18 @@ class StreamWorker(PushWorker):
             await asyncio.sleep(quiet_s)
         return await self.heard()
 
-    async def latencies(self) -> dict[str, Any]:
+    async def latencies(self) -> Told:
         """The ages of results since this was asked last, in milliseconds; of many, as many as are needed."""
         ages, self._ages = self._ages, []
         step = max(1, len(ages) // 20_000)
         return {"ms": [age / 1e6 for age in ages[::step]], "events": len(ages)}
 
-    async def unlisten(self) -> dict[str, Any]:
+    async def unlisten(self) -> None:
         """Leave the results."""
         if self._taking is not None:
             self._taking.cancel()
             await asyncio.gather(self._taking, return_exceptions=True)
             self._taking = None
-        return {}
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ import numpy as np
 
 from hullcast.network.wire.errors import PromiseTooShort
 from hullcast.sim.bench.frame.benchmark import Tick
-from hullcast.sim.bench.frame.push import PushSection, p50_and_p99
+from hullcast.sim.bench.frame.push import PushSection
 from hullcast.sim.bench.frame.stage import PATIENCE_S, BenchStage, staged
-from hullcast.sim.bench.frame.timing import MeasurementFailed
+from hullcast.sim.bench.frame.timing import MeasurementFailed, SideBySide, p50_and_p99
 from hullcast.sim.bench.views.workload import CREATE_TABLES, OFFERS_EACH, SELECT, create_view
 from hullcast.sim.bench.warehouse.live import LiveWarehouseSettings, push_loaded
 
@@ -50,21 +50,6 @@ class LiveViewSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedFigures:
-    """`SELECT * FROM view` beside its SELECT over the tables."""
-
-    view_p50_ms: float
-    view_p99_ms: float
-    select_p50_ms: float
-    select_p99_ms: float
-
-    @property
-    def ratio(self) -> float:
-        """How many times as fast the view is, at p50."""
-        return self.select_p50_ms / self.view_p50_ms
-
-
-@dataclass(frozen=True, slots=True)
 class LiveViewSection:
     """A view under load. Refreshes `within` and `beyond` the promise are as the server counts them, `late` those that
     replies say were beyond it; `reasons` are of these."""
@@ -89,8 +74,8 @@ class LiveViewSection:
     reply_p99_ms: float
     propagations: int
     spent_us: float  # by the warehouse's own clock, a change
-    idle: ComparedFigures  # nothing is pending
-    busy: ComparedFigures  # under the load
+    idle: SideBySide  # `SELECT * FROM view` beside its SELECT over the tables, while nothing is pending
+    busy: SideBySide  # the same under the load
     right: bool  # whether the view was its SELECT in the end
 
     @property
@@ -159,8 +144,8 @@ async def live(settings: LiveViewSettings, tick: Tick) -> LiveViewSection:
         *reply_ms,
         grown["propagations"],
         1e6 * grown["spent_s"] / max(1, grown["changes"]),
-        _compared(idle),
-        _compared(busy),
+        SideBySide.of(**idle),
+        SideBySide.of(**busy),
         right,
     )
 
@@ -220,10 +205,6 @@ async def _is_right(stage: BenchStage) -> bool:
     rows = [await stage.control.query(sql, timeout=PATIENCE_S) for sql in (f"SELECT * FROM {VIEW}", SELECT)]
     by_view, by_select = (sorted(tuple(row) for row in some) for some in rows)
     return by_view == by_select
-
-
-def _compared(said: dict[str, Any]) -> ComparedFigures:
-    return ComparedFigures(*p50_and_p99(said["view_ms"]), *p50_and_p99(said["select_ms"]))
 
 
 # -- the push path -----------------------------------------------------------------------------------------

@@ -13,24 +13,41 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import process_time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from hullcast.broker.log.history import Life
+from hullcast.broker.queries.view import bind_view
+from hullcast.broker.sql.create import parse_statement
+from hullcast.broker.sql.view import CreateView
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.upkeep import OVERHEAD_S, SHARE, Spent, Upkeep
 from hullcast.broker.warehouse.files.table_file import file_of, open_for_reading
 from hullcast.broker.warehouse.files.view_file import COMMIT_S, COSTS, ViewLife
 from hullcast.broker.warehouse.files.view_loader import ViewLoader
 from hullcast.broker.warehouse.process.worker import MEASURED
-from hullcast.sim.bench.frame.timing import MeasurementFailed, turns
-from hullcast.sim.bench.views.log import OfferLog
-from hullcast.sim.bench.views.workload import CREATE_TABLES, OFFERS_EACH, SELECT, SUPPLIERS, OfferChanges
+from hullcast.sim.bench.frame.benchmark import Tick
+from hullcast.sim.bench.frame.log import WrittenLog
+from hullcast.sim.bench.frame.timing import MeasurementFailed, rotated, turns
+from hullcast.sim.bench.frame.worker import FILL_ROWS, in_batches
+from hullcast.sim.bench.views.workload import (
+    CREATE_TABLES,
+    OFFERS_EACH,
+    SELECT,
+    SUPPLIERS,
+    OfferChanges,
+    create_view,
+    first_rows,
+)
 from hullcast.sim.experiments.studies.batching.planners import Naive
+
+if TYPE_CHECKING:
+    from hullcast.sim.bench.views.benchmark import ViewSettings
 
 EVERY, NAIVE, OURS = "every change", "all at the limit", "ours"
 WAYS = (EVERY, NAIVE, OURS)
@@ -104,6 +121,25 @@ class _Turn:
     propagations: int
 
 
+class OfferLog(WrittenLog):
+    """The tables of the four-way join with their first rows, and what comes then."""
+
+    def __init__(self, path: Path, suppliers: int, seed: int) -> None:
+        super().__init__(path)
+        self._tables = {fold(table.name): table for table in map(self.create, CREATE_TABLES.values())}
+        for table, columns in first_rows(suppliers, seed).items():
+            for some in in_batches(columns, FILL_ROWS):
+                self.append(table, some)
+        self.sync()
+
+    def view(self, name: str, response_time_s: float) -> ViewLife:
+        """A view of the four-way join, created now."""
+        statement = parse_statement(create_view(name, response_time_s))
+        assert isinstance(statement, CreateView), "as written there"
+        definition = bind_view(statement, self._tables)
+        return ViewLife(definition, self.seq, tuple(Life(table, 0) for table in definition.tables))
+
+
 class ReplayedView:
     """One view, to which changes of a log come, maintained in one way."""
 
@@ -155,43 +191,30 @@ class ReplayedView:
             return sorted(database.execute(f'SELECT * FROM "{self.life.table.name}"').fetchall())
 
 
-def upkeep(
-    suppliers: int,
-    changes: int,
-    rounds: int,
-    seed: int,
-    tick: Callable[[str], None],
-    cases: Sequence[UpkeepCase] = CASES,
-) -> ViewUpkeepSection:
+def upkeep(settings: ViewSettings, tick: Tick) -> ViewUpkeepSection:
     """Measure all cases: rounds of so many changes, and one before them that only warms up."""
-    lines = []
+    lines, suppliers = [], settings.upkeep_suppliers
     with tempfile.TemporaryDirectory(prefix="hullcast-bench-", ignore_cleanup_errors=True) as folder:
-        for number, case in enumerate(cases):
-            log = OfferLog(Path(folder) / str(number), suppliers, seed)
+        for number, case in enumerate(CASES):
+            log = OfferLog(Path(folder) / str(number), suppliers, settings.seed)
             loader = ViewLoader(log.path)
             with closing(log), closing(loader):
-                lines.append(
-                    _measured(case, log, loader, OfferChanges(suppliers, seed, case.name), changes, rounds, tick)
-                )
+                lines.append(_measured(case, log, loader, settings, tick))
+    changes, rounds = settings.upkeep_changes, settings.upkeep_rounds
     return ViewUpkeepSection(suppliers * OFFERS_EACH, changes, rounds, tuple(lines))
 
 
 def _measured(
-    case: UpkeepCase,
-    log: OfferLog,
-    loader: ViewLoader,
-    source: OfferChanges,
-    changes: int,
-    rounds: int,
-    tick: Callable[[str], None],
+    case: UpkeepCase, log: OfferLog, loader: ViewLoader, settings: ViewSettings, tick: Tick
 ) -> ViewUpkeepLine:
-    views = _made(case, log, loader)
+    changes, rounds = settings.upkeep_changes, settings.upkeep_rounds
+    source, views = OfferChanges(settings.upkeep_suppliers, settings.seed, case.name), _made(case, log, loader)
     done: dict[str, list[_Turn]] = {way: [] for way in WAYS}
     for turn in turns(rounds, tick, f"upkeep, {case.name}"):
         tables = source.which(changes, case.offers_share)
         come = [(fold(table), log.append(table, source.of(table, 1))) for table in tables]
         log.sync()
-        for way in (*WAYS[turn % len(WAYS) :], *WAYS[: turn % len(WAYS)]):
+        for way in rotated(WAYS, turn):
             done[way].append(views[way].turn(come, turn * changes / RATE, asked=case.asked))
     wanted = answer(source)
     for way, view in views.items():
@@ -203,14 +226,16 @@ def _measured(
     assert ours is not None, "made with one"
     facts = ours.facts(dict.fromkeys(ours.tables, 0))
     costs = {table: cost for table, cost in facts["costs"].items() if ours.costs[table].batches > len(MEASURED)}
+    ways = tuple(_figures(way, of, changes) for way, of in counted.items())
+    every_s, naive_s, ours_s = (one.cpu_s for one in ways)
     return ViewUpkeepLine(
         case.name,
         1e3 * facts["limit_s"],
         {table: 1e3 * cost["batch_s"] for table, cost in costs.items()},
         {table: 1e6 * cost["row_s"] for table, cost in costs.items()},
-        tuple(_figures(way, of, changes) for way, of in counted.items()),
-        _ratio(counted[EVERY], counted[OURS]),
-        _ratio(counted[NAIVE], counted[OURS]),
+        ways,
+        every_s / ours_s,
+        naive_s / ours_s,
     )
 
 
@@ -275,7 +300,3 @@ def _figures(way: str, turns: Sequence[_Turn], changes: int) -> WayFigures:
         sum(turn.propagations for turn in turns) / len(turns),
         sum(turn.deciding_s for turn in turns) / cpu_s,
     )
-
-
-def _ratio(others: Sequence[_Turn], ours: Sequence[_Turn]) -> float:
-    return sum(turn.cpu_s for turn in others) / sum(turn.cpu_s for turn in ours)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from time import monotonic, perf_counter
-from typing import Any
+from time import monotonic
 
-from hullcast.sim.bench.frame.worker import Batch, main
+from hullcast.sim.bench.frame.worker import Batch, Told, goes_on, main
 from hullcast.sim.bench.views.workload import OFFERS, SUPPLIERS, OfferChanges, first_rows
 from hullcast.sim.bench.warehouse.worker import WarehouseBenchWorker
 from hullcast.sim.seeds import generator
@@ -25,22 +24,19 @@ class ViewWorker(WarehouseBenchWorker):
         super().__init__()
         self._source: OfferChanges | None = None
 
-    async def fill_offers(self, suppliers: int, seed: int) -> dict[str, Any]:
+    async def fill_offers(self, suppliers: int, seed: int) -> None:
         """Publish the rows that the tables of the four-way join begin with."""
         for table, columns in first_rows(suppliers, seed).items():
             await self._fill(table, columns)
         self._source = OfferChanges(suppliers, seed, "live")
-        return {}
 
     # -- what goes on until `end` ----------------------------------------------------------------------------
 
-    async def change(self, rate: float, offers_share: float) -> dict[str, Any]:
+    @goes_on
+    async def change(self, rate: float, offers_share: float) -> Told:
         """Change so many rows a second, after `fill_offers`."""
-        return self._begin(lambda: self._change(rate, offers_share), "change")
-
-    async def _change(self, rate: float, offers_share: float) -> dict[str, Any]:
         assert self._source is not None, "fill_offers comes first"
-        source, began, owed = self._source, monotonic(), dict.fromkeys((OFFERS, SUPPLIERS), 0.0)
+        source, owed = self._source, dict.fromkeys((OFFERS, SUPPLIERS), 0.0)
 
         def due_now() -> Iterator[Batch]:
             for table, share in ((OFFERS, offers_share), (SUPPLIERS, 1 - offers_share)):
@@ -49,15 +45,13 @@ class ViewWorker(WarehouseBenchWorker):
                 if count:
                     yield table, source.of(table, count)
 
-        late_s = await self._publish_paced(_PERIOD_S, due_now)
-        return {"seconds": monotonic() - began, "late_s": max(late_s)}
+        await self._publish_paced(_PERIOD_S, due_now)
+        return {}
 
-    async def ask_view(self, view: str, rate: float, seed: str) -> dict[str, Any]:
-        """Ask for all of a view at random times, so often a second, whether or not the last answer is there."""
-        return self._begin(lambda: self._ask_view(view, rate, seed), "ask_view")
-
-    async def _ask_view(self, view: str, rate: float, seed: str) -> dict[str, Any]:
-        """Gives of each answer when it was asked for, how long it took, and how long the view took to be ready."""
+    @goes_on
+    async def ask_view(self, view: str, rate: float, seed: str) -> Told:
+        """Ask for all of a view at random times, so often a second, whether or not the last answer is there. Gives of
+        each answer when it was asked for, how long it took, and how long the view took to be ready."""
         draw, due, asked = generator(0, "bench/views/ask", seed), monotonic(), list[tuple[float, float, float]]()
 
         async def ask() -> None:
@@ -73,11 +67,9 @@ class ViewWorker(WarehouseBenchWorker):
                 tasks.create_task(ask(), name="ask")
         return {"asked": asked, "answers": len(asked)}
 
-    async def nap(self) -> dict[str, Any]:
+    @goes_on
+    async def nap(self) -> Told:
         """Sleep for short times, and note when one became long: then the machine had no time for this process."""
-        return self._begin(self._nap, "nap")
-
-    async def _nap(self) -> dict[str, Any]:
         late: list[tuple[float, float]] = []
         while not self._stop.is_set():
             started = monotonic()
@@ -89,16 +81,10 @@ class ViewWorker(WarehouseBenchWorker):
 
     # -- what is over when it is answered ----------------------------------------------------------------------
 
-    async def compare(self, view: str, select: str, count: int) -> dict[str, Any]:
+    async def compare(self, view: str, select: str, count: int) -> Told:
         """Ask for a view, and for its SELECT over the tables as they are now, in turns."""
-        by_view: list[float] = []
-        by_select: list[float] = []
-        for _ in range(count):
-            for sql, times in ((f"SELECT * FROM {view}", by_view), (select, by_select)):
-                started = perf_counter()
-                await self.client.query(sql, freshness=1.0)
-                times.append(1e3 * (perf_counter() - started))
-        return {"view_ms": by_view, "select_ms": by_select}
+        sqls = (f"SELECT * FROM {view}", select)
+        return await self._compare(tuple(self.client.query(sql, freshness=1.0) for sql in sqls) for _ in range(count))
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ from math import isnan
 from pathlib import Path
 
 from hullcast.broker.warehouse.deciding.policies import POLICIES
-from hullcast.sim.bench.frame.benchmark import SHARED, Benchmark, BenchSection, Shown, Tick
+from hullcast.sim.bench.frame.benchmark import SHARED, Benchmark, BenchSection, Shown
 from hullcast.sim.bench.frame.charts import Bars, draw_bars
 from hullcast.sim.bench.frame.push import BUSY, PushSection, contention_words, draw_push, push_table
 from hullcast.sim.bench.warehouse.first import ASKING, DISK, NOBODY, FirstQuerySection, first_query
-from hullcast.sim.bench.warehouse.knapsack import GOAL_BYTES, GOAL_S, KnapsackCost, knapsack_cost
+from hullcast.sim.bench.warehouse.knapsack import GOAL_S, KnapsackCost, knapsack_cost
 from hullcast.sim.bench.warehouse.live import (
     LiveWarehouseSettings,
     PointSection,
@@ -93,8 +93,8 @@ def _goals_of_push(section: PushSection) -> list[Goal]:
 
 def _goals_of_points(section: PointSection) -> list[Goal]:
     line = next(line for line in section.lines if line.way == "direct" and line.freshness == 0)
-    share = share_under(line.p50_ms, POINT_MS)
-    return [Goal("point query at freshness 0, direct, p50", f"< {POINT_MS:g} ms", f"{line.p50_ms:.2f} ms", share)]
+    took_ms, name = line.ms.p50_ms, "point query at freshness 0, direct, p50"
+    return [Goal(name, f"< {POINT_MS:g} ms", f"{took_ms:.2f} ms", share_under(took_ms, POINT_MS))]
 
 
 def _goals_of_first(section: FirstQuerySection) -> list[Goal]:
@@ -112,17 +112,16 @@ def _goals_of_first(section: FirstQuerySection) -> list[Goal]:
 
 
 def _goals_of_knapsack(costs: tuple[KnapsackCost, ...]) -> list[Goal]:
-    goals = []
-    for cost in costs:
-        if cost.is_goal:
-            where = f"knapsack, {cost.size:,} x {cost.size:,}, {cost.dependency:.0%} dependent, {cost.workload}"
-            size = f"{cost.peak_bytes / 1e6:.1f} MB"
-            goals += [
-                Goal(f"{where}: time", f"<= {GOAL_S:g} s", f"{cost.seconds:.3f} s", GOAL_S / cost.seconds),
-                Goal(f"{where}: memory", f"<= {GOAL_BYTES / 1e6:.0f} MB", size, GOAL_BYTES / max(1, cost.peak_bytes)),
-                Goal.fact(f"{where}: exact", "yes", "yes" if cost.exact else "no", cost.exact),
-            ]
-    return goals
+    return [
+        Goal(
+            f"knapsack, {cost.size:,} x {cost.size:,}, {cost.dependency:.0%} dependent, {cost.workload}",
+            f"<= {GOAL_S:g} s",
+            f"{cost.seconds:.3f} s",
+            GOAL_S / cost.seconds,
+        )
+        for cost in costs
+        if cost.is_goal
+    ]
 
 
 # --- tables --------------------------------------------------------------------------------------------------------
@@ -167,8 +166,7 @@ def _tables_of_points(section: PointSection) -> Iterator[Shown]:
     title = f"point queries: ms, {short(section.rows)} rows"
     table = plain_table(title, "way", "freshness", "p50", "p99", "bare request p50", "p99", "ratio")
     for line in section.lines:
-        times = (number(value) for value in (line.p50_ms, line.p99_ms, line.bare_p50_ms, line.bare_p99_ms))
-        table.add_row(line.way, f"{line.freshness:g}", *times, factor(line.ratio))
+        table.add_row(line.way, f"{line.freshness:g}", *line.ms.cells, factor(line.ms.ratio))
     yield table
 
 
@@ -188,13 +186,13 @@ def _tables_of_first(section: FirstQuerySection) -> Iterator[Shown]:
 
 
 def _tables_of_knapsack(costs: tuple[KnapsackCost, ...]) -> Iterator[Shown]:
-    columns = ("workload", "queries = updates", "dependent", "ms", "MB", "items", "exact", "lost at most")
+    columns = ("workload", "queries = updates", "dependent", "ms", "items", "exact", "lost at most")
     table = plain_table("knapsack: the slowest of several preferences", *columns)
     for cost in costs:
-        figures = (number(1e3 * cost.seconds), f"{cost.peak_bytes / 1e6:.1f}", f"{cost.items:,}")
-        sizes = (f"{cost.size:,}", f"{cost.dependency:.0%}")
-        table.add_row(cost.workload, *sizes, *figures, "yes" if cost.exact else "no", f"{cost.lost_profit:.2%}")
+        sizes = (f"{cost.size:,}", f"{cost.dependency:.0%}", number(1e3 * cost.seconds), f"{cost.items:,}")
+        table.add_row(cost.workload, *sizes, "yes" if cost.exact else "no", f"{cost.lost_profit:.2%}")
     yield table
+    yield "Its memory: `hullcast sim tradeoff`, where it does not depend on the machine."
 
 
 def _number(value: float) -> str:
@@ -226,15 +224,6 @@ def _draw_policies(section: PolicySection, path: Path) -> Path:
 # --- the benchmark -------------------------------------------------------------------------------------------------
 
 
-def _loading(settings: WarehouseSettings, tick: Tick) -> tuple[LoadingLine, ...]:
-    return loading(settings.load_rows, settings.load_singles, settings.load_rounds, settings.seed, tick)
-
-
-def _knapsack(settings: WarehouseSettings, tick: Tick) -> tuple[KnapsackCost, ...]:
-    tick("knapsack")
-    return tuple(knapsack_cost(quick=settings.knapsack_quick))
-
-
 WAREHOUSE = Benchmark(
     name="warehouse",
     about="one-time queries while tables are loaded, and their effect on subscriptions",
@@ -248,7 +237,7 @@ WAREHOUSE = Benchmark(
         BenchSection(
             "loading",
             "rows a second through a load, beside plain SQLite",
-            _loading,
+            lambda s, tick: loading(s.load_rows, s.load_singles, s.load_rounds, s.seed, tick),
             _tables_of_loading,
             _goals_of_loading,
             {"warehouse_loading": _draw_loading},
@@ -289,7 +278,11 @@ WAREHOUSE = Benchmark(
             steps=lambda settings: settings.first_tables,
         ),
         BenchSection(
-            "knapsack", "seconds and memory of Pareto's knapsack", _knapsack, _tables_of_knapsack, _goals_of_knapsack
+            "knapsack",
+            "seconds of Pareto's knapsack",
+            lambda settings, tick: knapsack_cost(tick, quick=settings.knapsack_quick),
+            _tables_of_knapsack,
+            _goals_of_knapsack,
         ),
     ),
 )

@@ -22,11 +22,10 @@ from hullcast.sim.bench.frame.push import (
     PUSH_CLIENTS,
     PushLoad,
     PushSection,
-    p50_and_p99,
     push_beside,
 )
-from hullcast.sim.bench.frame.stage import PATIENCE_S, BenchStage, staged
-from hullcast.sim.bench.frame.timing import turns
+from hullcast.sim.bench.frame.stage import PATIENCE_S, BenchStage, StageUse, staged
+from hullcast.sim.bench.frame.timing import SideBySide, p50_and_p99, rotated, turns
 from hullcast.sim.bench.warehouse.workload import FRESHNESS, BusyFeed, create, feeds
 
 WORKERS = "hullcast.sim.bench.warehouse.worker"
@@ -65,8 +64,6 @@ class FreshnessFigures:
     p50_ms: float
     p99_ms: float
     staleness_s: float  # mean
-    staleness_p99_s: float
-    unapplied: float  # updates, mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +104,10 @@ class PolicySection:
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    seconds: float
+    used: StageUse
     asked: list[dict[str, Any]]
     published: int
     loaded: int
-    server_s: float
-    warehouse_s: float
 
 
 async def policies(settings: LiveWarehouseSettings, tick: Tick) -> PolicySection:
@@ -124,7 +119,7 @@ async def policies(settings: LiveWarehouseSettings, tick: Tick) -> PolicySection
         await _fill(stage, stage.workers["loader"], some, settings.seed)
         sums: dict[str, float] = {}
         for turn in range(settings.policy_rounds):
-            for name in _rotated(list(POLICIES), turn):
+            for name in rotated(POLICIES, turn):
                 tick(f"policies, round {turn + 1} of {settings.policy_rounds}, {name}")
                 await stage.control.policy(name)
                 phases[name].append(await _policy_phase(stage, settings, some, f"{settings.seed}/{turn}", sums))
@@ -156,8 +151,7 @@ async def _policy_phase(
     published = sum(loaded["rows"].values())
     for table in tables:  # the next policy begins with nothing to make up for
         await stage.control.query(f"SELECT COUNT(*) FROM {table}", timeout=PATIENCE_S)
-    applied = published - (after - before)
-    return _Phase(used.seconds, asked["asked"], published, applied, used.server_s, used.below_s)
+    return _Phase(used, asked["asked"], published, published - (after - before))
 
 
 async def _unapplied(stage: BenchStage, tables: Sequence[str]) -> int:
@@ -192,18 +186,12 @@ async def _fill(
             await stage.control.query(f"SELECT COUNT(*) FROM {feed.table}", timeout=PATIENCE_S)
 
 
-def _rotated(names: list[str], turn: int) -> list[str]:
-    """Another one first each time: what comes first may find a colder machine."""
-    start = turn % len(names)
-    return names[start:] + names[:start]
-
-
 def _policy_line(name: str, phases: Sequence[_Phase]) -> PolicyLine:
     asked = [one for phase in phases for one in phase.asked]
     answers = [one for one in asked if "staleness_s" in one]
     free = _ms(one for one in answers if one["deadline_s"] is None)
     deadlines = [one for one in asked if one["deadline_s"] is not None]
-    seconds = sum(phase.seconds for phase in phases)
+    seconds = sum(phase.used.seconds for phase in phases)
     return PolicyLine(
         name,
         len(asked),
@@ -215,22 +203,19 @@ def _policy_line(name: str, phases: Sequence[_Phase]) -> PolicyLine:
         sum(bool(one["error"]) for one in asked),
         sum(phase.published for phase in phases) / seconds,
         sum(phase.loaded for phase in phases) / seconds,
-        sum(phase.server_s for phase in phases) / seconds,
-        sum(phase.warehouse_s for phase in phases) / seconds,
+        sum(phase.used.server_s for phase in phases) / seconds,
+        sum(phase.used.below_s for phase in phases) / seconds,
         tuple(_by_freshness(freshness, answers) for freshness in FRESHNESS),
     )
 
 
 def _by_freshness(freshness: float, answers: Sequence[Mapping[str, Any]]) -> FreshnessFigures:
     mine = [one for one in answers if one["freshness"] == freshness]
-    stale = [one["staleness_s"] for one in mine]
     return FreshnessFigures(
         freshness,
         len(mine),
         *p50_and_p99(_ms(one for one in mine if one["deadline_s"] is None)),
-        _mean(stale),
-        p50_and_p99(stale)[1],
-        _mean([one["unapplied"] for one in mine]),
+        _mean([one["staleness_s"] for one in mine]),
     )
 
 
@@ -303,15 +288,7 @@ class PointLine:
     way: str
     freshness: float
     count: int
-    p50_ms: float
-    p99_ms: float
-    bare_p50_ms: float
-    bare_p99_ms: float
-
-    @property
-    def ratio(self) -> float:
-        """By the bare request, both at p50."""
-        return self.p50_ms / self.bare_p50_ms
+    ms: SideBySide
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +319,6 @@ async def points(settings: LiveWarehouseSettings, tick: Tick) -> PointSection:
                 said = await stage.workers[way].ask("points", seed=f"{settings.seed}/{turn}", **how)
                 if turn:  # the first round only warms up
                     asked[way, freshness] += said["ms"]
-                    bare[way, freshness] += said["bare_ms"]
-    lines = [PointLine(*way, len(asked[way]), *p50_and_p99(asked[way]), *p50_and_p99(bare[way])) for way in POINT_WAYS]
+                    bare[way, freshness] += said["other_ms"]
+    lines = [PointLine(*way, len(asked[way]), SideBySide.of(asked[way], bare[way])) for way in POINT_WAYS]
     return PointSection(keys, tuple(lines))

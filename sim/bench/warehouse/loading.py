@@ -24,6 +24,7 @@ from hullcast.broker.warehouse.files.table_loader import Loader
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.sim.bench.frame.log import WrittenLog
 from hullcast.sim.bench.frame.timing import MeasurementFailed, turns
+from hullcast.sim.bench.frame.worker import in_batches
 from hullcast.sim.bench.warehouse.workload import GROUPS
 from hullcast.sim.seeds import generator
 
@@ -116,8 +117,7 @@ class _LoadedTable:
         keys: list[Any] = [f"key-{i:09d}" for i in ids.tolist()] if self.case.text else ids.tolist()
         columns: dict[str, Any] = {"ID": keys, "GRP": ids % GROUPS, "V": values}
         batch = self.case.batch if how != "first" else BATCH
-        for start in range(0, len(ids), batch):
-            some = {name: column[start : start + batch] for name, column in columns.items()}
+        for some in in_batches(columns, batch):
             for table in (*self._others(), TABLE):
                 self._log.append(table, some)
         self._log.sync()

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import subprocess
 import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hullcast
+from hullcast.clients.cli.main import COMMANDS
+from hullcast.clients.processes.child import environment
 from hullcast.network.wire import walk
 from hullcast.network.wire.limits import WireLimits
-from tests.support.processes import ANYWHERE, started
+from tests.support.processes import ANYWHERE, LIMIT_S, started
 
 HEAVY = (
     "numba",
@@ -26,7 +32,33 @@ HEAVY = (
     "pyarrow",
     "aiohttp",
     "prometheus_client",
+    "hullcast.sim",
+    "pyspark",
+    "networkx",
 )
+#: What no server, node or client loads, and no command but those that are about it: the laboratory, and its packages.
+LABORATORY = ("hullcast.sim", "pyspark", "networkx")
+#: `demo` and `replay` make up rows as the laboratory does, `calibrate` measures join plans as a benchmark does.
+OF_THE_LABORATORY = {"bench", "sim", "demo", "replay", "calibrate"}
+
+SAYING = """
+import contextlib, io, os, sys
+from hullcast.clients.cli import main as cli
+
+def end(code, exit_at_once=os._exit):
+    print("loaded:", *(name for name in {laboratory} if name in sys.modules), file=sys.stderr, flush=True)
+    exit_at_once(code)
+
+os._exit = end  # servers and nodes end like that
+{run}
+end(0)
+"""
+
+
+def saying(run: str) -> str:
+    """A program that says in the end what of the laboratory it has loaded."""
+    return SAYING.format(run=run, laboratory=LABORATORY)
+
 
 PUBLISHER = """
 import asyncio, sys
@@ -111,6 +143,50 @@ def test_commands_that_compile_and_serve_nothing_do_not_wait_for_numba_or_aiohtt
     program += "print([name for name in ('numba', 'sqlglot', 'aiohttp', 'prometheus_client') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+async def test_a_server_and_a_node_that_served_have_not_loaded_the_laboratory(tmp_path: Path) -> None:
+    async def serving(*words: str) -> tuple[asyncio.subprocess.Process, str]:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", saying("cli.main(sys.argv[1:])"), *words),
+            *("--listen", ANYWHERE, "--json", "--until-input-ends"),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            env=environment(),
+        )
+        assert process.stdout is not None
+        return process, str(json.loads(await process.stdout.readline())["endpoint"])
+
+    async def ended(process: asyncio.subprocess.Process) -> str:
+        assert process.stdin is not None
+        process.stdin.close()
+        _, said = await process.communicate()
+        return said.decode().splitlines()[-1]
+
+    async with asyncio.timeout(LIMIT_S):
+        server, endpoint = await serving("server", "--data", str(tmp_path / "data"))
+        node, gateway = await serving("node", "--parent", endpoint)
+        async with hullcast.connect(gateway) as client:
+            await client.execute("CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, PER REAL)")
+            await client.execute("CREATE STREAM TICKS (V REAL)")
+            async with client.subscribe("SELECT MIN(PER) FROM STOCK WHERE PER BETWEEN ? AND ?", 0, 9):
+                await client.publish("STOCK", {"SYMBOL": "A", "PER": 1.0})
+                await client.sync()
+            assert len(await client.query("SELECT * FROM STOCK")) == 1
+        assert (await ended(node), await ended(server)) == ("loaded:", "loaded:")
+
+
+def test_commands_that_are_not_about_the_laboratory_do_not_load_it() -> None:
+    names = [name for name, _ in COMMANDS if name not in OF_THE_LABORATORY]
+    assert len(names) + len(OF_THE_LABORATORY) == len(COMMANDS)
+    run = f"""
+for name in {names}:
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        cli.main([name, "--help"])
+"""
+    done = subprocess.run([sys.executable, "-c", saying(run)], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "loaded:"
 
 
 def test_every_public_name_is_there_and_shown() -> None:

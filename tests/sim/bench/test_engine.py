@@ -67,7 +67,7 @@ def test_the_file_holds_machine_settings_sections_and_goals(report: BenchReport,
     write_json(to_json(report), path)
     read = json.loads(path.read_text())
     assert read == json.loads(json.dumps(to_json(report)))
-    assert read["format"] == 2
+    assert read["format"] == 3
     assert {"cpu", "cores", "python", "numba"} <= read["machine"].keys()
     assert read["settings"]["seed"] == 0
     assert read["rows"]["lines"][0].keys() >= {"rows", "messages", "told", "engine_us", "unicast_ratio", "thesis"}

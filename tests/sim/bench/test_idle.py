@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hullcast.sim.bench.idle import CROWD, IDLE, PROCESSES, IdleLine, IdleLines, IdleSettings, idle_goals
+from hullcast.sim.bench.idle import CROWD, IDLE, PROCESSES, IdleLine, IdleSettings, idle_goals
 from tests.sim.bench.reports import report_of, shown
 
 
 def test_idle_clients_are_measured_where_they_were_sent() -> None:
     settings = IdleSettings(clients=(3 * PROCESSES + 1,), seconds=0.5, settle_s=0.1)
-    (result,) = IDLE.measure(settings, look_s=0).found["idle"].lines
+    (result,) = IDLE.measure(settings, look_s=0).found["idle"]
     assert result.clients == result.at_gateway == result.attempts == 3 * PROCESSES + 1
     assert result.interruptions == 0
     workers = {f"clients-{number + 1}" for number in range(PROCESSES)}
@@ -19,7 +19,7 @@ def test_idle_clients_are_measured_where_they_were_sent() -> None:
 def test_the_report_judges_a_gateway_alone_and_in_a_crowd() -> None:
     alone = IdleLine(0, 0.1, {"root": 0.5, "server": 1.5, "clients-1": 0.1}, 0, 0, 0)
     crowd = IdleLine(CROWD, 9.0, {"root": 4.0, "server": 0.5, "clients-1": 60.0}, CROWD - 5, CROWD + 7, 2)
-    found = IdleLines((alone, crowd))
+    found = (alone, crowd)
     goals = tuple(idle_goals(found))
     assert [goal.passed for goal in goals] == [False, True, False]
     text = shown(report_of(IDLE, IdleSettings(), idle=found), 80)

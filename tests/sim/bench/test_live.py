@@ -58,7 +58,6 @@ def found(report: BenchReport) -> LiveFigures:
 
 def test_every_answer_is_right_after_the_load(found: LiveFigures) -> None:
     assert (found.sustained.checked, found.sustained.wrong) == (400, 0)
-    assert found.sustained.checked_by_sql == 40
     assert found.sustained.updates > 0
     assert found.sustained.updates % TINY.batch == 0
 
@@ -70,13 +69,13 @@ def test_events_are_sampled_and_publishes_timed(found: LiveFigures) -> None:
     assert 0 < chain.p50_ms <= chain.p99_ms <= chain.max_ms
     assert chain.updates_s > 0
     assert 0 < single.p50_ms <= single.p99_ms
-    assert found.installed.seconds > 0
+    assert found.installed_s > 0
 
 
 def test_costs_are_by_the_number_of_subscriptions_and_pruning_saves(found: LiveFigures) -> None:
     few, many = found.costs
     assert (few.subscriptions, many.subscriptions) == (100, 400)
-    assert few.told < many.told < found.interval.pairs
+    assert few.told < many.told < found.interval.told
     assert 0 < few.server_bytes < many.server_bytes < found.unpruned_bytes
     assert many.client_messages < found.interval.client_messages
     assert found.interval.client_messages <= TINY.clients

@@ -20,9 +20,8 @@ from hullcast.clients.processes.child import command, environment
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.frame.report import draw, to_json, write_json
 from hullcast.sim.bench.peers.benchmark import PEERS_BENCH
-from hullcast.sim.bench.peers.catalogue import PEERS
-from hullcast.sim.bench.peers.cells import FULL_PEERS, QUICK_PEERS, Cell, PeerSettings, chosen, groups
-from hullcast.sim.bench.peers.judge import wrong_answers, wrong_by_sql
+from hullcast.sim.bench.peers.cells import FULL_PEERS, PEERS, QUICK_PEERS, Cell, PeerSettings, chosen, groups
+from hullcast.sim.bench.peers.measure import wrong_answers, wrong_by_sql
 from hullcast.sim.bench.peers.pathway_peer import Pathway
 from hullcast.sim.bench.peers.report import PeerFigures, PeerLine, crossing, crossovers, peer_goals, wins
 from hullcast.sim.bench.peers.row_clients import LostUpdates, RowClient, packed
@@ -226,11 +225,11 @@ def test_the_crossing_is_where_the_curve_stays_below() -> None:
 
 
 def test_only_picks_peers_and_cells_by_name() -> None:
-    assert chosen(QUICK_PEERS, [], tuple(PEERS)) == QUICK_PEERS
-    some = chosen(QUICK_PEERS, ["redis", "ten"], tuple(PEERS))
+    assert chosen(QUICK_PEERS, []) == QUICK_PEERS
+    some = chosen(QUICK_PEERS, ["redis", "ten"])
     assert (some.peers, [cell.name for cell in some.cells]) == (("redis",), ["ten"])
     with pytest.raises(UsageError, match="no such peer or cell"):
-        chosen(QUICK_PEERS, ["mosquitto"], tuple(PEERS))
+        chosen(QUICK_PEERS, ["mosquitto"])
 
 
 def test_cells_have_names_of_their_own_and_goals_cells_to_be_judged_by() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hullcast.sim.bench.spark_source import AIM, SPARK, SourceLine, SourceLines, SourceSettings, source_goals
+from hullcast.sim.bench.spark_source import AIM, SPARK, SourceLine, SourceSettings, source_goals
 from tests.sim.bench.reports import report_of, shown
 
 
 def test_the_report_judges_rows_a_second_and_shows_what_they_cost() -> None:
-    found = SourceLines((SourceLine("in", 1_000_000, 4.0, 2.0, 3.0), SourceLine("out", 1_000_000, 10.0, 0.5, 6.5)))
+    found = (SourceLine("in", 1_000_000, 4.0, 2.0, 3.0), SourceLine("out", 1_000_000, 10.0, 0.5, 6.5))
     goals = tuple(source_goals(found))
     assert [goal.share for goal in goals] == [250_000 / AIM, 100_000 / AIM]
     text = shown(report_of(SPARK, SourceSettings(), spark=found))
@@ -23,5 +23,5 @@ def test_every_way_is_measured() -> None:
     settings = SourceSettings(60_000)  # more than the warm-up wrote
     report = SPARK.measure(settings, tick=told.append, look_s=0)
     assert len(told) == SPARK.steps(settings)
-    assert {line.rows for line in report.found["spark"].lines} == {60_000}
+    assert {line.rows for line in report.found["spark"]} == {60_000}
     assert len(report.goals) == 4

@@ -12,13 +12,10 @@ import pytest
 from hullcast.broker.streams.batch import StreamMoment, TupleBatch
 from hullcast.broker.streams.memory.bounded_join import BoundedJoin, JoinWindow
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
-from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.frame.push import BUSY, CONTENDED, IDLE
 from hullcast.sim.bench.frame.report import draw, to_json, write_json
 from hullcast.sim.bench.frame.timing import MeasurementFailed, Spread
 from hullcast.sim.bench.streams.benchmark import (
-    FULL_STREAMS,
-    QUICK_STREAMS,
     STREAMS,
     StreamBenchSettings,
     _goals_of_bursts,
@@ -107,7 +104,7 @@ def test_every_section_of_the_engine_is_measured_shown_and_drawn(tmp_path: Path)
     text = shown(report)
     for title in (
         "path: selection",
-        "window join, 100",
+        "window join: 100",
         "decisions: us",
         "scheduling: time",
         "bursts: tuples",
@@ -265,22 +262,10 @@ def test_every_live_section_of_streams_runs(tmp_path: Path) -> None:
     assert len(ticked) == STREAMS.steps(TINY, ["filters", "derived"])
     assert [(line.wrong, line.missed) for line in report.found["filters"].lines] == [(0, 0)] * 4
     assert all(line.events > 0 for line in report.found["filters"].lines)
-    assert report.found["derived"].wrong == 0
-    assert report.found["derived"].results_s > 0
+    assert report.found["derived"].joined.wrong == 0
+    assert report.found["derived"].joined.results_s > 0
     assert report.found["derived"].heard > 0
-    assert [phase.name for phase in report.found["derived"].pushes] == [IDLE, BUSY, CONTENDED]
-    assert report.found["derived"].push(IDLE).warehouse_cores == 0  # nobody joins there
+    assert [phase.name for phase in report.found["derived"].push.phases] == [IDLE, BUSY, CONTENDED]
+    assert report.found["derived"].push.phase(IDLE).warehouse_cores == 0  # nobody joins there
     assert "a join in a server" in shown(report)
     assert [one.name for one in draw(report, tmp_path)] == ["streams_filters.png", "streams_derived.png"]
-
-
-def test_an_unknown_section_of_streams_is_refused() -> None:
-    with pytest.raises(UsageError, match="no section 'x'; sections: path, "):
-        STREAMS.measure(TINY, ["x"], look_s=0)
-
-
-def test_quick_measures_a_part_of_what_full_does_of_streams() -> None:
-    assert STREAMS.steps(QUICK_STREAMS) < STREAMS.steps(FULL_STREAMS)
-    assert STREAMS.steps(TINY) == sum(
-        STREAMS.steps(TINY, [name]) for name in (section.name for section in STREAMS.sections)
-    )

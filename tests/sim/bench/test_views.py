@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hullcast.broker.warehouse.files.view_loader import ViewLoader
-from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.frame.push import BUSY, CONTENDED, IDLE
 from hullcast.sim.bench.frame.report import draw, to_json, write_json
+from hullcast.sim.bench.frame.timing import SideBySide
 from hullcast.sim.bench.views.benchmark import (
-    FULL_VIEWS,
-    QUICK_VIEWS,
     VIEWS,
     ViewSettings,
     _goals_of_live,
@@ -26,13 +24,11 @@ from hullcast.sim.bench.views.live import (
     BEHIND,
     MACHINE,
     UNKNOWN,
-    ComparedFigures,
     LiveViewSection,
     LiveViewSettings,
     reasons,
 )
-from hullcast.sim.bench.views.log import OfferLog
-from hullcast.sim.bench.views.upkeep import CASES, EVERY, NAIVE, OURS, ReplayedView, answer, drop_index
+from hullcast.sim.bench.views.upkeep import CASES, EVERY, NAIVE, OURS, OfferLog, ReplayedView, answer, drop_index
 from hullcast.sim.bench.views.workload import OFFERS, OFFERS_EACH, SUPPLIERS, OfferChanges, first_rows
 from hullcast.sim.bench.warehouse.live import LiveWarehouseSettings
 from tests.sim.bench.reports import report_of, shown
@@ -150,7 +146,7 @@ def test_who_asks_while_a_late_refresh_is_under_way_waits_behind_it() -> None:
 
 
 def _live(**figures: object) -> LiveViewSection:
-    same = ComparedFigures(1.0, 2.0, 30.0, 40.0)
+    same = SideBySide(1.0, 2.0, 30.0, 40.0)
     section = LiveViewSection(
         800, 0.05, 0.05, 100.0, 0.2, 0.3, 1.0, 1_000, 1_000, 0, 0, 0.75, {}, 1.0, 2.0, 3.0, 1.0, 2.0, 9, 1.0,
         same, same, True,
@@ -162,7 +158,7 @@ def test_promises_are_judged_as_the_server_counts_and_as_replies_say() -> None:
     assert all(goal.passed for goal in _goals_of_live(_live()))
     verdicts = [goal.passed for goal in _goals_of_live(_live(within=998, beyond=2, late=1, right=False))]
     assert verdicts == [False, True, True, True, False]
-    slow = ComparedFigures(2.0, 2.0, 39.0, 40.0)
+    slow = SideBySide(2.0, 2.0, 39.0, 40.0)
     assert [goal.passed for goal in _goals_of_live(_live(busy=slow))] == [True, True, True, False, True]
 
 
@@ -170,12 +166,3 @@ def test_a_promise_that_was_refused_is_told() -> None:
     report = report_of(VIEWS, TINY, live=_live(promise_s=0.4, late=1, reasons={UNKNOWN: 1}))
     assert "The server refused to promise 50 ms; within that were 75.00% of the refreshes." in shown(report)
     assert "not explained: 1" in shown(report)
-
-
-def test_an_unknown_section_is_refused() -> None:
-    with pytest.raises(UsageError, match="no section 'x'; sections: upkeep, "):
-        VIEWS.measure(TINY, ["x"], look_s=0)
-
-
-def test_quick_measures_a_part_of_what_full_does() -> None:
-    assert VIEWS.steps(QUICK_VIEWS) < VIEWS.steps(FULL_VIEWS)

@@ -261,9 +261,7 @@ def test_the_tables_of_the_server_stand_beside_the_published_ones(tmp_path: Path
 
     def line(rows: int, messages: float, told: float, grown: Spread = even) -> UpdateCost:
         ratio = Spread(3.0, 3.1, 3.2)
-        return UpdateCost(
-            rows, 500_000, messages, told, None, None, 1.0, 3.1, ratio, grown, None, None, TABLE_5_2.get(rows)
-        )
+        return UpdateCost(rows, 500_000, messages, told, None, None, 1.0, 3.1, ratio, grown, None, TABLE_5_2.get(rows))
 
     settings = EngineSettings()
     good = RowsSection((line(20_000, 2.08, 700), line(100_000, 2.2, 660)), ())

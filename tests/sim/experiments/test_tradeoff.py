@@ -166,6 +166,6 @@ def test_a_tenth_of_all_updates_concern_a_query(kind: str) -> None:
 
 
 def test_the_benchmark_of_the_knapsack_measures_the_case_of_the_goal() -> None:
-    goals = [cost for cost in knapsack_cost(quick=True) if cost.is_goal]
+    goals = [cost for cost in knapsack_cost(lambda what: None, quick=True) if cost.is_goal]
     assert [cost.workload for cost in goals] == ["Gauss", "Zipf"]
-    assert all(cost.exact and cost.seconds > 0 and 1e6 < cost.peak_bytes < 100e6 for cost in goals)
+    assert all(cost.exact and cost.seconds > 0 for cost in goals)

@@ -31,7 +31,7 @@ from hullcast.broker.warehouse.files.table_file import (
     pin,
     remove_others,
 )
-from hullcast.broker.warehouse.files.table_file import table_file as files
+from hullcast.broker.warehouse.files import table_file as files
 from hullcast.network.wire.errors import SqlError
 
 IDENTITY = bytes(range(16))
