@@ -17,6 +17,7 @@ from hullcast.broker.log.history import Life
 from hullcast.broker.queries.sqlite_copy import SqliteCopy
 from hullcast.broker.sql.create import CreateTable, parse_statement
 from hullcast.broker.tables.schema import Table
+from hullcast.broker.warehouse.files import table_file as files
 from hullcast.broker.warehouse.files.table_file import (
     FOLDER,
     OWN,
@@ -31,7 +32,6 @@ from hullcast.broker.warehouse.files.table_file import (
     pin,
     remove_others,
 )
-from hullcast.broker.warehouse.files import table_file as files
 from hullcast.network.wire.errors import SqlError
 
 IDENTITY = bytes(range(16))
