@@ -157,4 +157,4 @@ class ColumnChannel(SingleChannel):
 
     def capture(self, predicates: Predicates) -> Callable[[], Columns]:
         rows, (low, high) = self.captured(), self.bounds(predicates)
-        return lambda: self.first_in(*rows(), Boxes.of(low, high, predicates.never))
+        return lambda: self.first_in(*rows(), Boxes.of(low, high, predicates.never, predicates.of))

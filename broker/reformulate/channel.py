@@ -185,7 +185,7 @@ class Channel(ABC):
 
     def admit(self, predicates: Predicates) -> Ints:
         """Take in local subscriptions, with their answers as of now; returns their numbers."""
-        return self.audience.admit(self.points(predicates), predicates.never)
+        return self.audience.admit(self.points(predicates), predicates.never, predicates.of)
 
     def dismiss(self, listeners: Ints) -> None:
         """Local subscriptions leave."""

@@ -113,7 +113,7 @@ class RowsChannel(CollectionChannel):
 
         def rows() -> Columns:
             sides = [side.live() for side in taken]
-            of, found = self.found(sides, Boxes.of(low, high, predicates.never))
+            of, found = self.found(sides, Boxes.of(low, high, predicates.never, predicates.of))
             cells: list[Cells] = [
                 {column: values[at] for column, values in side.items()} for side, at in zip(sides, found, strict=True)
             ]

@@ -113,11 +113,12 @@ class TuplesChannel(Channel):
 
         def rows() -> Columns:
             columns = [taken[column] for column in asked]
-            of, found = rows_in_boxes(columns, len(positions), Boxes.of(low, high, predicates.never), REPLAYED_TUPLES)
+            boxes = Boxes.of(low, high, predicates.never, predicates.of)
+            of, found = rows_in_boxes(columns, len(positions), boxes, REPLAYED_TUPLES)
             found = found[np.lexsort((found, of))]  # one after the other, as they came
             cells = {name: taken[column][found] for name, column in zip(self.types, shown, strict=True)}
             selected: Columns = {"of": of, "seq": positions[found], **cells, **self._no_gaps(len(found))}
-            return _among(selected, gaps, len(predicates.low)) if len(gaps) else selected
+            return _among(selected, gaps, len(predicates)) if len(gaps) else selected
 
         return rows
 

@@ -33,13 +33,14 @@ _LARGEST: Final = float(np.finfo(np.float64).max)
 
 
 class Comparison(Enum):
-    """The five comparisons of the language."""
+    """The comparisons of the language."""
 
     LESS = "<"
     AT_MOST = "<="
     EQUAL = "="
     AT_LEAST = ">="
     GREATER = ">"
+    NOT_EQUAL = "<>"
 
     @property
     def mirrored(self) -> Comparison:
@@ -47,8 +48,13 @@ class Comparison(Enum):
         return _MIRRORED[self]
 
     @property
+    def opposite(self) -> Comparison:
+        """The comparison that holds where this one does not, of a value that is not NULL."""
+        return _OPPOSITE[self]
+
+    @property
     def sides(self) -> tuple[tuple[bool, bool], ...]:
-        """The edges it sets, as (upper, strict)."""
+        """The edges it sets, as (upper, strict); none for <>, which cuts a box in two."""
         return _SIDES[self]
 
 
@@ -58,6 +64,15 @@ _MIRRORED = {
     Comparison.EQUAL: Comparison.EQUAL,
     Comparison.AT_LEAST: Comparison.AT_MOST,
     Comparison.GREATER: Comparison.LESS,
+    Comparison.NOT_EQUAL: Comparison.NOT_EQUAL,
+}
+_OPPOSITE = {
+    Comparison.LESS: Comparison.AT_LEAST,
+    Comparison.AT_MOST: Comparison.GREATER,
+    Comparison.EQUAL: Comparison.NOT_EQUAL,
+    Comparison.AT_LEAST: Comparison.LESS,
+    Comparison.GREATER: Comparison.AT_MOST,
+    Comparison.NOT_EQUAL: Comparison.EQUAL,
 }
 _SIDES = {
     Comparison.LESS: ((True, True),),
@@ -65,6 +80,7 @@ _SIDES = {
     Comparison.EQUAL: ((False, False), (True, False)),
     Comparison.AT_LEAST: ((False, False),),
     Comparison.GREATER: ((False, True),),
+    Comparison.NOT_EQUAL: (),
 }
 
 
