@@ -293,6 +293,11 @@ class Channel(ABC):
         """About what is held for this channel alone: its audience, and its tree where nobody shares it."""
         return self.audience.index.memory_bytes() + self.outbox.memory_bytes()
 
+    def placed(self, ref: Ref, column: Floats) -> Floats:
+        """Where rows lie that have these values in a range or partition column: NaN is nowhere, and NULL too, unless it
+        has a place (S7)."""
+        return np.where(np.isnan(column), -np.inf, column) if ref in self.shape.nulls else column
+
     def points(self, predicates: Predicates) -> Floats:
         """Predicates as points of the matching index."""
         low, high = predicates.low, predicates.high

@@ -7,7 +7,6 @@ is done: rows looked at, and rows found, each counted as often as somebody asked
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -134,12 +133,10 @@ def states_in_boxes(columns: list[Floats], y: Floats, boxes: Boxes, *, exact: bo
     low, high = boxes.low, boxes.high
     state = np.zeros((len(low), 4))
     sums_in_boxes(table, y, low, high, starts, stops, state)
-    if boxes.member is None:
-        members = np.arange(len(low)).reshape(-1, 1)
-    else:
+    members: list[Ints] = list(np.arange(len(low)).reshape(-1, 1))
+    if boxes.member is not None:
         state = together(state[boxes.which], boxes.member)
-        starts = np.flatnonzero(np.diff(boxes.member, prepend=-1, append=-1))
-        members = [boxes.which[start:stop] for start, stop in pairwise(starts)]
+        members = np.split(boxes.which, np.flatnonzero(np.diff(boxes.member)) + 1)
     doubted = range(len(state)) if exact else np.flatnonzero(state[:, LOST_BITS]).tolist()
     for i in doubted:
         inside = np.zeros(len(y), np.bool_)

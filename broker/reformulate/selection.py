@@ -135,6 +135,7 @@ class SelectionChannel(RowsChannel):
         return self.describe(at + first_seq, [before], [after], old, new)
 
     def found(self, sides: Sequence[Cells], boxes: Boxes) -> tuple[Ints, list[Ints]]:
-        columns = [sides[0][ref.column] for ref in (*self.shape.ranges, *self.shape.partition)]
+        refs = (*self.shape.ranges, *self.shape.partition)
+        columns = [self.placed(ref, sides[0][ref.column]) for ref in refs]
         of, rows = rows_in_boxes(columns, len(sides[0][self.tables[0].key]), boxes)
         return of, [rows]

@@ -30,7 +30,7 @@ class Binder:
 
     `equalities` lists for each partition column the operands it must equal, at least one; several
     that differ make the predicate one that never holds. `excluded` lists operands that a dimension
-    must not equal; `UnionBinder` cuts the box there.
+    must not equal; `UnionBinder` cuts the box there. In the dimensions `nulls` -inf is the place of NULL.
     """
 
     slots: tuple[Slot, ...]
@@ -39,6 +39,7 @@ class Binder:
     edges: tuple[Edge, ...]
     equalities: tuple[tuple[Operand, ...], ...]
     excluded: tuple[tuple[int, tuple[Operand, ...]], ...] = ()
+    nulls: tuple[int, ...] = ()
     _encoders: tuple[Callable[[object], Code], ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,7 +86,9 @@ class Binder:
             box, tighten = (high, np.minimum) if upper else (low, np.maximum)
             tighten(box[:, dimension], edges_at(down, up, upper, strict), out=box[:, dimension])
         partition, never = self._value_columns(codes, n)
-        empty = (low > high) | (low == INFINITY) | (high == -INFINITY) | never[:, None]
+        bottom = high == -INFINITY
+        bottom[:, self.nulls] = False
+        empty = (low > high) | (low == INFINITY) | bottom | never[:, None]
         low[empty], high[empty] = INFINITY, -INFINITY
         return Predicates(low, high, partition, never if never.any() else None)
 
@@ -167,7 +170,9 @@ class UnionBinder:
     def bind(self, parameters: Sequence[object]) -> Predicates:
         """The predicate of one subscription."""
         codes = self.alternatives[0].encode(parameters)
-        columns = [tuple(np.array([edge], object if isinstance(edge, str) else np.float64) for edge in code) for code in codes]
+        columns = [
+            tuple(np.array([edge], object if isinstance(edge, str) else np.float64) for edge in code) for code in codes
+        ]
         return self._union([(down, up) for down, up in columns], 1)
 
     def bind_many(self, columns: Sequence[ParameterColumn], count: int = 1) -> Predicates:
@@ -188,7 +193,9 @@ class UnionBinder:
             nevers.append(np.repeat(never[:, np.newaxis], boxes, axis=1))
             partitions.append([np.repeat(_objects(values)[:, np.newaxis], boxes, axis=1) for values in found.partition])
         columns = [np.concatenate(column, axis=1) for column in zip(*partitions, strict=True)]
-        return union(np.concatenate(lows, axis=1), np.concatenate(highs, axis=1), columns, np.concatenate(nevers, axis=1))
+        return union(
+            np.concatenate(lows, axis=1), np.concatenate(highs, axis=1), columns, np.concatenate(nevers, axis=1)
+        )
 
 
 def _objects(values: list[object]) -> npt.NDArray[np.object_]:

@@ -29,7 +29,7 @@ from hullcast.network.wire.arrays import Floats
 Code = tuple[Any, Any]  # (float, float), or (str, str) for TEXT; checked by the encoder, trusted here
 
 INFINITY: Final = math.inf
-_LARGEST: Final = float(np.finfo(np.float64).max)
+LARGEST: Final = float(np.finfo(np.float64).max)
 
 
 class Comparison(Enum):
@@ -41,6 +41,8 @@ class Comparison(Enum):
     AT_LEAST = ">="
     GREATER = ">"
     NOT_EQUAL = "<>"
+    NULL = "IS NULL"
+    NOT_NULL = "IS NOT NULL"
 
     @property
     def mirrored(self) -> Comparison:
@@ -54,8 +56,8 @@ class Comparison(Enum):
 
     @property
     def sides(self) -> tuple[tuple[bool, bool], ...]:
-        """The edges it sets, as (upper, strict); none for <>, which cuts a box in two."""
-        return _SIDES[self]
+        """The edges it sets, as (upper, strict); none for <>, which cuts a box in two, nor for tests for NULL."""
+        return _SIDES.get(self, ())
 
 
 _MIRRORED = {
@@ -73,6 +75,8 @@ _OPPOSITE = {
     Comparison.AT_LEAST: Comparison.LESS,
     Comparison.GREATER: Comparison.AT_MOST,
     Comparison.NOT_EQUAL: Comparison.EQUAL,
+    Comparison.NULL: Comparison.NOT_NULL,
+    Comparison.NOT_NULL: Comparison.NULL,
 }
 _SIDES = {
     Comparison.LESS: ((True, True),),
@@ -80,7 +84,6 @@ _SIDES = {
     Comparison.EQUAL: ((False, False), (True, False)),
     Comparison.AT_LEAST: ((False, False),),
     Comparison.GREATER: ((False, True),),
-    Comparison.NOT_EQUAL: (),
 }
 
 
@@ -99,7 +102,7 @@ def code_of(value: int | Fraction) -> Code:
     try:
         nearest = float(value)
     except OverflowError:
-        return (_LARGEST, INFINITY) if value > 0 else (-INFINITY, -_LARGEST)
+        return (LARGEST, INFINITY) if value > 0 else (-INFINITY, -LARGEST)
     if nearest == value:  # Python compares int and Fraction with float exactly
         return nearest, nearest
     if nearest < value:

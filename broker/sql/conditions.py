@@ -18,7 +18,7 @@ from typing import Final, NoReturn, TypeAlias
 
 from sqlglot import exp
 
-from hullcast.broker.sql.bounds import Comparison
+from hullcast.broker.sql.bounds import INFINITY, Comparison
 from hullcast.broker.sql.encode import Domain, Slot
 from hullcast.broker.sql.query import JoinOn, Ref
 from hullcast.broker.sql.refusals import (
@@ -65,8 +65,8 @@ class Condition:
 
 #: What must hold together.
 Alternative: TypeAlias = "tuple[Condition, ...]"
-#: Alternatives of one text. More than a few hundred do not fit into the longest text, unless ORs are multiplied by AND.
-MOST_ALTERNATIVES: Final = 256
+#: Alternatives of one text: ORs that AND multiplies may be many.
+MOST_ALTERNATIVES: Final = 1000
 
 
 class ConditionReader:
@@ -107,6 +107,8 @@ class ConditionReader:
             self._between(node)
         elif isinstance(node, exp.In):
             return self._in(node, negated)
+        elif isinstance(node, exp.Is):
+            return self._null(whole, node, negated)
         elif type(node) in _COMPARISONS:
             self._comparison(node, _COMPARISONS[type(node)])
         else:
@@ -135,6 +137,20 @@ class ConditionReader:
         self._refuse_texts(node, found)
         return [tuple(replace(condition, comparison=Comparison.NOT_EQUAL) for condition in found)]
 
+    def _null(self, whole: exp.Expr, node: exp.Is, negated: bool) -> list[Alternative]:
+        """IS NULL, and IS NOT NULL."""
+        tested = node.expression
+        while isinstance(tested, exp.Not):
+            tested, negated = tested.this, not negated
+        column = node.this.unnest()
+        if not isinstance(tested, exp.Null) or not isinstance(column, exp.Column):
+            refuse_expression(node)
+        ref = self.scope.resolve(column)
+        if self.scope.column(ref).type is ColumnType.TEXT:
+            refuse_null_test(whole)
+        comparison = Comparison.NOT_NULL if negated else Comparison.NULL
+        return [(Condition(ref, comparison, Given((-INFINITY, -INFINITY))),)]
+
     def _refuse_texts(self, node: exp.Expr, conditions: Sequence[Condition]) -> None:
         """Refuse the opposite of an equality of texts, which have no order here."""
         targets = [condition.target for condition in conditions if condition.target is not None]
@@ -142,7 +158,6 @@ class ConditionReader:
             refuse_to_follow(node, ONLY_EQUAL, ONLY_EQUAL_HINT)
 
     def _refuse(self, node: exp.Expr) -> NoReturn:
-        refuse_null_test(node)
         if isinstance(node, UNORDERED):
             kinds = {self.scope.column(self.scope.resolve(column)).type for column in node.find_all(exp.Column)}
             if ColumnType.TEXT in kinds:

@@ -66,6 +66,8 @@ class Shape:
         read one table have a window exactly if it is a stream, except for TUPLES, which then has none.
     S6  TUPLES with two tables is a join that reads a stream: of a stream and a table (no window), or of two streams
         (two windows). `memory` is set there only: how many tuples it may keep in both windows together.
+    S7  `nulls` are the ranges in which NULL is a place, below all numbers: those that some alternative does not
+        compare. Elsewhere a row with NULL in a range is nowhere.
     """
 
     kind: SubscriptionKind
@@ -78,6 +80,7 @@ class Shape:
     result: str = ""
     windows: tuple[Window | None, ...] = ()
     memory: int | None = None
+    nulls: tuple[Ref, ...] = ()
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -133,5 +136,5 @@ class Predicates:
     def boxes(self, at: slice) -> Predicates:
         """Some boxes; of which subscriptions they are does not change."""
         partition = tuple(values[at] for values in self.partition)
-        never, of = (None if column is None else column[at] for column in (self.never, self.of))
+        never, of = None if self.never is None else self.never[at], None if self.of is None else self.of[at]
         return Predicates(self.low[at], self.high[at], partition, never, of)

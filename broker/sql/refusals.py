@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 
-from hullcast.broker.sql.text import Statement, describe, read_statement, refuse, refuse_to_follow, shorten
+from hullcast.broker.sql.text import Statement, read_statement, refuse, refuse_to_follow, shorten
 from hullcast.broker.sql.view import CREATE_VIEW, read_create_view
 from hullcast.broker.tables.schema import Table, fold
 from hullcast.network.wire.errors import Remedy
@@ -56,21 +56,9 @@ ONLY_EQUAL: Final = "TEXT columns support = and IN only"
 ONLY_EQUAL_HINT: Final = "name the values: = or IN (..)"
 
 
-def refuse_null_test(node: exp.Expr) -> None:
-    """Refuse IS NULL and IS NOT NULL, if it is one of them."""
-    inner = node.this if isinstance(node, exp.Not) else node
-    inner = inner.unnest() if isinstance(inner, exp.Paren) else inner
-    if not isinstance(inner, exp.Is):
-        return
-    tested, negated = inner.expression, isinstance(node, exp.Not)
-    if isinstance(tested, exp.Not):
-        tested, negated = tested.this, not negated
-    if not isinstance(tested, exp.Null):
-        return
-    if negated:
-        hint = f"leave it out if {describe(inner.this)} is compared, too: a comparison never matches NULL"
-        refuse_to_follow(node, "IS NOT NULL is not supported in a subscription", hint)
-    refuse_to_follow(node, "IS NULL is not supported in a subscription")
+def refuse_null_test(node: exp.Expr) -> NoReturn:
+    """Refuse IS NULL, or IS NOT NULL, of a TEXT column."""
+    refuse_to_follow(node, "TEXT columns are not tested for NULL in a subscription", "compare with = or IN")
 
 
 def refuse_time(node: exp.Expr, joined: bool) -> None:

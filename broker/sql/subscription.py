@@ -9,7 +9,7 @@ from typing import Final
 from sqlglot import exp
 
 from hullcast.broker.sql.binder import Binder, UnionBinder
-from hullcast.broker.sql.bounds import INFINITY, Comparison, Edge, edge_at
+from hullcast.broker.sql.bounds import INFINITY, LARGEST, Comparison, Edge, edge_at
 from hullcast.broker.sql.conditions import Alternative, Condition, ConditionReader, read_conditions
 from hullcast.broker.sql.encode import ParameterColumn, Slot
 from hullcast.broker.sql.projection import read_output
@@ -92,6 +92,11 @@ def _understood(sql: str, statement: Statement, catalog: Mapping[str, Table]) ->
     output = read_output(select, scope)
     reader = read_conditions(select, scope)
     ranges, partition = _arrange(output.kind, reader, scope)
+    nulls = _nulls(ranges, reader)
+    if nulls and (len(scope.tables) > 1 or not output.kind.answers.unions):
+        names = ", ".join(scope.column(ref).name for ref in nulls)
+        hint = "compare each of its columns in every alternative, without IS NULL"
+        raise Unfollowed(names, f"{output.kind.name} takes no rows where this is NULL", hint)
     shape = Shape(
         kind=output.kind,
         tables=tuple(table.name for table in scope.tables),
@@ -102,6 +107,7 @@ def _understood(sql: str, statement: Statement, catalog: Mapping[str, Table]) ->
         on=reader.on,
         windows=scope.windows if any(scope.windows) else (),
         memory=_memory(statement, scope),
+        nulls=nulls,
     )
     binder = _binder(shape, reader)
     if len(binder.slots) != statement.placeholders:
@@ -181,7 +187,8 @@ def _binder(shape: Shape, reader: ConditionReader) -> Binder | UnionBinder:
     if len(slots) != len(reader.terms.slots):
         raise InvariantBroken("a placeholder was read but never compared")
     binders = [_binder_of(shape, alternative, slots) for alternative in reader.alternatives]
-    return binders[0] if len(binders) == 1 and not binders[0].excluded else UnionBinder(tuple(binders))
+    plain = len(binders) == 1 and not binders[0].excluded and not shape.nulls
+    return binders[0] if plain else UnionBinder(tuple(binders))
 
 
 def _binder_of(shape: Shape, alternative: Alternative, slots: tuple[Slot, ...]) -> Binder:
@@ -191,7 +198,15 @@ def _binder_of(shape: Shape, alternative: Alternative, slots: tuple[Slot, ...]) 
     edges: list[Edge] = []
     equalities: dict[Ref | None, list[Operand]] = {ref: [] for ref in shape.partition}
     excluded: dict[int, list[Operand]] = {}
+    nulls = {dimensions[ref] for ref in shape.nulls}
     for condition in alternative:
+        if condition.comparison is Comparison.NULL:
+            high[dimensions[condition.target]] = -INFINITY
+        elif condition.target in shape.nulls:
+            place = dimensions[condition.target]
+            low[place] = max(low[place], -LARGEST)
+        if condition.comparison in (Comparison.NULL, Comparison.NOT_NULL):
+            continue
         if condition.target in equalities:
             equalities[condition.target].append(condition.operand)
         elif condition.comparison is Comparison.NOT_EQUAL:
@@ -199,7 +214,15 @@ def _binder_of(shape: Shape, alternative: Alternative, slots: tuple[Slot, ...]) 
         else:
             _bound(condition, dimensions[condition.target], low, high, edges)
     values, cuts = tuple(map(tuple, equalities.values())), tuple((at, tuple(those)) for at, those in excluded.items())
-    return Binder(slots, tuple(low), tuple(high), tuple(edges), values, cuts)
+    return Binder(slots, tuple(low), tuple(high), tuple(edges), values, cuts, tuple(sorted(nulls)))
+
+
+def _nulls(ranges: Sequence[Ref], reader: ConditionReader) -> tuple[Ref, ...]:
+    """The ranges in which a row that is selected may have NULL."""
+    tests = (Comparison.NULL, Comparison.NOT_NULL)
+    compared = [{c.target for c in one if c.comparison is not Comparison.NULL} for one in reader.alternatives]
+    tested = {condition.target for condition in reader.conditions if condition.comparison in tests}
+    return tuple(ref for ref in ranges if ref in tested or not all(ref in one for one in compared))
 
 
 def _bound(condition: Condition, dimension: int, low: list[float], high: list[float], edges: list[Edge]) -> None:

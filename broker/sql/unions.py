@@ -6,6 +6,7 @@ can listen to several: a row that goes from one to another has changed, and coun
 
 from __future__ import annotations
 
+from math import nextafter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -53,7 +54,7 @@ def union(low: Floats, high: Floats, partition: Sequence[npt.NDArray[np.object_]
     Empty boxes go, but for one of a subscription that has no other; overlapping ones are cut. TooLarge if that makes
     too many."""
     n, m, _ = low.shape
-    empty = never | (low > high).any(axis=2) | (low == INFINITY).any(axis=2) | (high == -INFINITY).any(axis=2)
+    empty = never | (low > high).any(axis=2) | (low == INFINITY).any(axis=2)
     where = _numbered(partition, n, m)
     if n * m * m > MOST_PAIRS:
         raise TooLarge("pairs of alternatives in one request (send smaller requests)", n * m * m, MOST_PAIRS)
@@ -132,12 +133,12 @@ def _less(low: Floats, high: Floats, other_low: Floats, other_high: Floats) -> l
     for d in range(len(low)):
         if low[d] < other_low[d]:
             below = high.copy()
-            below[d] = np.nextafter(other_low[d], -INFINITY)
+            below[d] = nextafter(other_low[d], -INFINITY)
             pieces.append((low.copy(), below))
             low[d] = other_low[d]
         if high[d] > other_high[d]:
             above = low.copy()
-            above[d] = np.nextafter(other_high[d], INFINITY)
+            above[d] = nextafter(other_high[d], INFINITY)
             pieces.append((above, high.copy()))
             high[d] = other_high[d]
     return pieces

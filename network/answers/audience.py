@@ -45,8 +45,8 @@ class Audience:
     """Numbers for listeners, the index that finds them by predicate, and where their events go.
 
     Listeners have small numbers, reused after they leave, so that answers can live in plain arrays beside the index.
-    A point in the index has the number of its listener. One with several (none of whose boxes overlap) has more numbers,
-    which are only told apart here.
+    A point in the index has the number of its listener. One with several points (none of whose boxes overlap) has more
+    numbers, which nobody else knows.
     """
 
     def __init__(self, dimensions: int, outbox: EventSink) -> None:
@@ -106,7 +106,8 @@ class Audience:
         """Which of some listeners each of their points is of, by its place among them; None: they have one each."""
         if not self._further:
             return None
-        return np.repeat(np.arange(len(ids)), [1 + len(self._further.get(one, ())) for one in ids.tolist()])
+        counts = np.array([1 + len(self._further.get(one, ())) for one in ids.tolist()], np.int64)
+        return np.repeat(np.arange(len(ids)), counts)
 
     def _heard(self, numbers: Ints) -> Ints:
         """Whose the points are that a message was matched with."""

@@ -133,7 +133,7 @@ def conditions(rng: Random, table: str, most_ranges: int, qualifier: str = "") -
 def alternatives(rng: Random, table: str, ranges: int, qualifier: str = "") -> tuple[list[str], list[Any]]:
     """What `conditions` gives, but with OR, NOT, IN and <> between and in them; texts are named only."""
     named = rng.sample(ordered(table), rng.randint(1, min(ranges, len(ordered(table)))))
-    text, parameters = tree(rng, table, named, qualifier, rng.randint(1, 2))
+    text, parameters = tree(rng, table, named[: 1 if qualifier else None], qualifier, 1 if qualifier else rng.randint(1, 2))
     others = [name for name in (*COLUMNS[table], KEY[table]) if name not in ordered(table)]
     if others and rng.random() < 0.4:
         name = rng.choice(others)
@@ -147,7 +147,7 @@ def alternatives(rng: Random, table: str, ranges: int, qualifier: str = "") -> t
 def tree(rng: Random, table: str, named: list[str], qualifier: str, depth: int) -> tuple[str, list[Any]]:
     """AND, OR and NOT over comparisons of some columns."""
     if depth:
-        parts = [tree(rng, table, named, qualifier, depth - 1) for _ in range(rng.randint(1, 3))]
+        parts = [tree(rng, table, named, qualifier, depth - 1) for _ in range(rng.randint(1, 2 if qualifier else 3))]
         text = rng.choice([" AND ", " OR ", " OR "]).join(f"({text})" for text, _ in parts)
         parameters = [wanted for _, some in parts for wanted in some]
     else:
@@ -160,6 +160,7 @@ def tree(rng: Random, table: str, named: list[str], qualifier: str, depth: int) 
                 (f"{qualifier}{name} NOT IN (?, ?, ?)", wanted),
                 (f"{qualifier}{name} <> ?", wanted[:1]),
                 (f"{qualifier}{name} NOT BETWEEN ? AND ?", [least, most]),
+                *([(f"{qualifier}{name} IS {rng.choice(['', 'NOT '])}NULL", [])] if not qualifier else []),
                 range_on(rng, table, name, qualifier + name),
             ]
         )
