@@ -107,7 +107,8 @@ class Audience:
         if not self._further:
             return None
         counts = np.array([1 + len(self._further.get(one, ())) for one in ids.tolist()], np.int64)
-        return np.repeat(np.arange(len(ids)), counts)
+        members: Ints = np.repeat(np.arange(len(ids)), counts)
+        return members
 
     def _heard(self, numbers: Ints) -> Ints:
         """Whose the points are that a message was matched with."""
@@ -126,7 +127,8 @@ class Audience:
     def everybody(self) -> Ints:
         """The numbers of all who are here."""
         here = np.array([i for i in range(self._used) if i not in self._free], np.int64)
-        return here[self._heard(here) == here]
+        listeners: Ints = here[self._heard(here) == here]
+        return listeners
 
     def dismiss(self, ids: Ints) -> None:
         """Forget listeners and what waited for them."""

@@ -133,7 +133,9 @@ def conditions(rng: Random, table: str, most_ranges: int, qualifier: str = "") -
 def alternatives(rng: Random, table: str, ranges: int, qualifier: str = "") -> tuple[list[str], list[Any]]:
     """What `conditions` gives, but with OR, NOT, IN and <> between and in them; texts are named only."""
     named = rng.sample(ordered(table), rng.randint(1, min(ranges, len(ordered(table)))))
-    text, parameters = tree(rng, table, named[: 1 if qualifier else None], qualifier, 1 if qualifier else rng.randint(1, 2))
+    text, parameters = tree(
+        rng, table, named[: 1 if qualifier else None], qualifier, 1 if qualifier else rng.randint(1, 2)
+    )
     others = [name for name in (*COLUMNS[table], KEY[table]) if name not in ordered(table)]
     if others and rng.random() < 0.4:
         name = rng.choice(others)

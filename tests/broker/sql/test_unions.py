@@ -47,7 +47,7 @@ def held(query: ParsedQuery, parameters: tuple[object, ...], row: dict[str, obje
             for ref in query.shape.ranges
         ]
         equal = [row[names[ref.column]] == found.partition[p][i] for p, ref in enumerate(query.shape.partition)]
-        within = [value is not None and found.low[i, d] <= value <= found.high[i, d] for d, value in enumerate(values)]  # type: ignore[operator]
+        within = [value is not None and found.low[i, d] <= value <= found.high[i, d] for d, value in enumerate(values)]
         inside += all(equal) and all(within) and not (found.never is not None and found.never[i])
     return inside
 
