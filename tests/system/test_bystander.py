@@ -250,8 +250,9 @@ SHAPES = tuple(
 )[:50]
 
 
-async def test_nobody_waits_for_a_large_batch_however_many_channels_it_passes(tmp_path: Path) -> None:
-    """50,000 rows and some 45 channels were seconds in which nothing else happened. Then each answer is that of SQL."""
+async def test_nobody_waits_for_a_large_batch_or_delete_however_many_channels_it_passes(tmp_path: Path) -> None:
+    """50,000 rows and some 45 channels were seconds in which nothing else happened; so were as many keys to delete in
+    one request. Then each answer is that of SQL."""
     async with (
         asyncio.timeout(MINUTES_S),
         cluster(0, processes=tmp_path, link=PATIENT) as made,
@@ -262,6 +263,18 @@ async def test_nobody_waits_for_a_large_batch_however_many_channels_it_passes(tm
         await _fill(hc)
         subs = [await reader.subscribe(sql, 0.3, 0.30001, overflow="latest", timeout=MINUTES_S) for sql in SHAPES]
         await _unharmed(beside, hc, partial(_grow, hc, "T", 0, 50_000, 50_000))
+        await reader.sync()
+        await _answers_are_those_of_sql(hc, subs)
+        gone = 0
+
+        async def delete() -> None:
+            nonlocal gone
+            gone += 50_000
+            receipt = await hc.delete("T", np.arange(gone - 50_000, gone).tolist(), timeout=MINUTES_S)
+            assert receipt.deleted == 50_000
+
+        await _unharmed(beside, hc, delete)
+        assert await hc.query("SELECT count(*), min(ID) FROM T", timeout=MINUTES_S) == [(ROWS - gone, gone)]
         await reader.sync()
         await _answers_are_those_of_sql(hc, subs)
 
@@ -297,31 +310,6 @@ async def test_nobody_waits_for_a_large_batch_of_a_stream(tmp_path: Path) -> Non
         for sub, sql in zip(subs, STREAMED, strict=True):
             if sql == "SELECT COUNT(*) FROM W [ROWS 1000] WHERE Y BETWEEN ? AND ?":
                 assert sub.answer == len(window)
-
-
-async def test_nobody_waits_for_a_large_delete(tmp_path: Path) -> None:
-    """50,000 keys in one request, and the channels of a large batch. Then each answer is that of SQL."""
-    async with (
-        asyncio.timeout(MINUTES_S),
-        cluster(0, processes=tmp_path, link=PATIENT) as made,
-        made.client() as hc,
-        made.client() as reader,
-        bystander(made.server.listen) as beside,
-    ):
-        await _fill(hc)
-        subs = [await reader.subscribe(sql, 0.3, 0.30001, overflow="latest", timeout=MINUTES_S) for sql in SHAPES]
-        gone = 0
-
-        async def delete() -> None:
-            nonlocal gone
-            gone += 50_000
-            receipt = await hc.delete("T", np.arange(gone - 50_000, gone).tolist(), timeout=MINUTES_S)
-            assert receipt.deleted == 50_000
-
-        await _unharmed(beside, hc, delete)
-        assert await hc.query("SELECT count(*), min(ID) FROM T", timeout=MINUTES_S) == [(ROWS - gone, gone)]
-        await reader.sync()
-        await _answers_are_those_of_sql(hc, subs)
 
 
 async def test_a_later_change_to_another_table_waits_for_the_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
