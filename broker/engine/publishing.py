@@ -349,8 +349,7 @@ class Publishing:
             return
         for channel in channels:
             if channel.wants_sweep and not channel.loading():  # it would number all rows at once, and find them in use
-                channel.sweep()
-                self.sweeps += 1
+                self.sweeps += channel.sweep()
         if self._sweep is None and self._interner.wants_sweep:
             self._interner.begin_sweep()
             self._sweep = self._forget_texts()
