@@ -33,6 +33,7 @@ import numpy as np
 from hullcast.broker.reformulate.messages import Batch, Messages
 from hullcast.broker.scheduling.driver import Until, finish
 from hullcast.broker.tables.ingest import Encoded
+from hullcast.broker.tables.interning import BLOCK
 from hullcast.broker.tables.schema import ColumnType, fold
 from hullcast.broker.tables.store import Updates
 from hullcast.network.wire.errors import InvariantBroken, UsageError
@@ -53,6 +54,8 @@ SLICED_ROWS = 512
 SLICE_COST_S = 0.001
 #: Messages that a channel should make at once: where rows make more, fewer rows are taken.
 SLICED_MESSAGES = 4096
+#: Texts that are looked at behind each batch, while those that nobody uses are looked for: a millisecond or two.
+SWEPT_TEXTS = 2 * BLOCK
 #: A batch is large when rows times channels are more than this, about 20 milliseconds.
 LARGE = 1 << 14
 
@@ -125,6 +128,7 @@ class Publishing:
         self._stores, self._streams, self._channels = stores, streams, channels
         self._interner, self._feed = interner, feed
         self._broken: str | None = None
+        self._sweep: Iterator[int] | None = None  # of texts, under way
         self._holds: list[_Hold] = []
         self._users: Counter[str] = Counter()
 
@@ -345,19 +349,36 @@ class Publishing:
             return
         for channel in channels:
             if channel.wants_sweep and not channel.loading():  # it would number all rows at once, and find them in use
-                channel.sweep()
-                self.sweeps += 1
-        if not self._interner.wants_sweep:
-            return
-        live = [self._feed.live_codes()]
-        for store in self._stores.values():
-            slots = store.live_slots()
-            for position, column in enumerate(store.table.columns):
-                if column.type is ColumnType.TEXT:
-                    live.append(store.cells[position, slots])
-        live.extend(channel.live_codes() for channel in self._channels)
-        self._interner.sweep(np.concatenate(live))
+                self.sweeps += channel.sweep()
+        if self._sweep is None and self._interner.wants_sweep:
+            self._interner.begin_sweep()
+            self._sweep = self._forget_texts()
+        looked_at = 0
+        while self._sweep is not None and looked_at < SWEPT_TEXTS:
+            some = next(self._sweep, None)
+            if some is None:
+                self._sweep = None
+            else:
+                looked_at += some
+
+    def _forget_texts(self) -> Iterator[int]:
+        """Forget texts that nothing refers to any more, some at a time: says how many it looked at. What rows have is
+        marked while these change; the rest, which is little, at the end: see `Interner.begin_sweep`."""
+        for store in list(self._stores.values()):
+            texts = [at for at, column in enumerate(store.table.columns) if column.type is ColumnType.TEXT]
+            start = 0
+            while texts and start < store.high_water:
+                stop = min(start + SWEPT_TEXTS // len(texts), store.high_water)
+                for column in texts:
+                    self._interner.mark(store.cells[column, start:stop])
+                yield (stop - start) * len(texts)
+                start = stop
+        self._interner.mark(self._feed.live_codes())
+        for channel in self._channels:
+            self._interner.mark(channel.live_codes())
         self.sweeps += 1
+        while not self._interner.sweep_some():
+            yield BLOCK
 
 
 def _joined(parts: Sequence[Updates]) -> Updates:

@@ -260,10 +260,15 @@ class Channel(ABC):
         """Whether so many groups came that looking for dead ones pays."""
         return self.grouping.wants_sweep
 
-    def sweep(self) -> None:
-        """Forget the groups that no row and no subscription is in any more. Of most channels only subscriptions hold
-        some: rows pass through."""
-        self.grouping.sweep(self.partitions_asked())
+    def sweep(self) -> bool:
+        """Forget some of the groups that no row and no subscription is in any more. Returns whether their numbers are
+        given back from now on. Of most channels only subscriptions hold some: rows pass through."""
+        begins = not self.grouping.sweeping
+        if begins:
+            self.grouping.begin_sweep()
+            self.grouping.mark(self.partitions_asked())
+        self.grouping.sweep_some()
+        return begins
 
     def count(self, messages: int, tally: Ints) -> None:
         """Add a batch to the statistics: its messages, and its updates by class (each update has one)."""

@@ -53,9 +53,9 @@ class DistinctChannel(CollectionChannel):
     def wants_sweep(self) -> bool:
         return self.keeper.grouping.wants_sweep or super().wants_sweep
 
-    def sweep(self) -> None:
-        self.keeper.sweep(self.stores[0])
-        super().sweep()
+    def sweep(self) -> bool:
+        swept = self.keeper.grouping.wants_sweep and self.keeper.sweep(self.stores[0])
+        return (super().wants_sweep and super().sweep()) or swept
 
     def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
         raw, tally = self.keeper.update(updates)

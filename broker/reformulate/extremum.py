@@ -51,8 +51,8 @@ class ExtremumChannel(SingleChannel):
         self.keeper.wanted &= ~self._bit
         self.keeper.askers.remove(self.partitions_asked)
 
-    def sweep(self) -> None:
-        self.keeper.sweep(self.stores[0])
+    def sweep(self) -> bool:
+        return self.keeper.sweep(self.stores[0])
 
     def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
         raw, tally = self.keeper.update(updates)

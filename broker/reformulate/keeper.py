@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ROOM = 3  # messages an update that there is room for; the kernel doubles it when that is not enough
 LARGE = 100_000  # .. for no more updates than these
+SWEPT_ROWS = 1 << 14  # rows whose groups are looked at behind a batch, while unused ones are looked for
 ONE_GROUP: Floats = np.empty(0)
 
 
@@ -37,6 +38,7 @@ class TreeKeeper:
         self.wanted = 0  # 1 for MIN, 2 for MAX, 3 for both
         self.askers: list[Callable[[], Floats]] = []  # groups that subscriptions name by number
         self._loaded: int | None = None  # slots below are in the tree; None: all
+        self._looked_at = 0  # slots below were, in the sweep under way
         self._latest: weakref.ref[Updates] | None = None  # weak: a batch is not kept for this
         self._messages: Floats = np.empty((0, FIELDS))
         self._tally: Ints = np.zeros(6, np.int64)
@@ -85,11 +87,24 @@ class TreeKeeper:
             self._latest = weakref.ref(updates)
         return self._messages, self._tally
 
-    def sweep(self, store: TableStore) -> None:
-        """Forget groups that neither a row nor a subscription is in."""
-        rows = self.group_numbers(store.cells[:, store.live_slots()])
-        asked = [partitions_asked() for partitions_asked in self.askers]
-        self.grouping.sweep(np.concatenate((rows, *asked)))
+    def sweep(self, store: TableStore) -> bool:
+        """Forget groups that neither a row nor a subscription is in, some at a time (`Grouping.begin_sweep`). Returns
+        whether numbers are given back from now on, by this sweep."""
+        grouping = self.grouping
+        if not grouping.sweeping:
+            grouping.begin_sweep()
+            self._looked_at = 0
+        begins = not grouping.forgetting
+        if begins:
+            start, stop = self._looked_at, min(self._looked_at + SWEPT_ROWS, store.high_water)
+            self.group_numbers(store.cells[:, start + np.flatnonzero(store.alive[start:stop])])  # that marks them
+            self._looked_at = stop
+            if stop < store.high_water:
+                return False
+            for partitions_asked in self.askers:
+                grouping.mark(partitions_asked())
+        grouping.sweep_some()
+        return begins
 
     def group_numbers(self, cells: Floats) -> Floats:
         """The group of each row of a (columns, n) array; empty where all rows are in one group."""

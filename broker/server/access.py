@@ -22,24 +22,20 @@ B = TypeVar("B", bound=Body)
 
 class Access:
     """What the sender of a request may do. `owner` is whom its work is charged to: the sender's key or, where there are
-    no keys, its connection."""
+    no keys, its connection; `public` is that key, or empty."""
 
-    __slots__ = ("_key", "_name", "_rights", "owner")
+    __slots__ = ("_key", "_name", "_rights", "owner", "public")
 
     def __init__(self, rights: Callable[[], Rights], request: Request) -> None:
         assert request.origin is not None, "Children fills it in"
         self._rights = rights
         self._key, self._name = request.origin
+        self.public = self._key or ""
         self.owner = self._key or "/".join(map(str, request.route))
 
     @property
     def _sender(self) -> Identity:
         return self._rights().who(self._key, self._name)
-
-    @property
-    def public(self) -> str:
-        """The public key of the sender; empty without one."""
-        return self._key or ""
 
     @property
     def keyed(self) -> bool:

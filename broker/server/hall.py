@@ -69,13 +69,13 @@ class Hall:
         """Do what a child, or a client below it, asks for."""
         self.requests += 1
         self._server.leaving.forgo_withdrawn()
-        access, unavailable = Access(self._rights, request), self._unavailable()
-        likely = HANDLERS.get(bodies.REQUESTS.get(bodies.tag_of(request.body), bodies.Body))  # at a glance
+        access, unavailable, large = Access(self._rights, request), self._unavailable(), len(request.body) > LARGE_BYTES
+        likely = _at_a_glance(request.body) if large or unavailable is not None else None
         if unavailable is not None and not (likely is not None and likely.ends):
             self._commits.refuse(request, unavailable)
             return
         try:
-            if len(request.body) > LARGE_BYTES:
+            if large:
                 access.check_one_of(() if likely is None else likely.rights)
             self._take(Asked(bodies.decode(request.body), request, access))
         except Exception as error:  # noqa: BLE001  (`refusal` raises it, if the engine's state is in doubt)
@@ -238,3 +238,8 @@ class Hall:
         bug = error if isinstance(error, InvariantBroken) else None
         bug = bug or InvariantBroken(f"{type(error).__name__} in a {what}; nothing was changed")
         return Outcome(Failed(*to_wire(bug)))
+
+
+def _at_a_glance(body: bytes) -> Handler | None:
+    """What is done with a body, by its first bytes."""
+    return HANDLERS.get(bodies.REQUESTS.get(bodies.tag_of(body), bodies.Body))

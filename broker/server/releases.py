@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Bytes of messages that leave in one turn, about.
 PORTION_BYTES = 1 << 20
+#: So many messages leave at once, whatever their size: to look at it takes longer than to send one.
+FEW_MESSAGES = 64
 #: Steps that may wait behind portions; beyond, all portions leave in one turn.
 MOST_BEHIND = 10_000
 #: How long a receipt that nobody waits for may stay, and how many of one client may.
@@ -126,7 +128,8 @@ class Releases:
     def _deliver(self, through: int, gathered: dict[int, list[Columns]]) -> bool:
         """Send messages; False if they are many, and leave in portions from now on."""
         channels = {channel: concatenate(batches) for channel, batches in gathered.items()}
-        if sum(map(size_bytes, channels.values())) <= PORTION_BYTES:
+        few = sum(len(columns["seq"]) for columns in channels.values()) <= FEW_MESSAGES
+        if few or sum(map(size_bytes, channels.values())) <= PORTION_BYTES:
             self._children.deliver(through, channels)
             return True
         self._portions = portions(through, channels)

@@ -63,11 +63,15 @@ class KeyMap:
 
         Returns the slots and how many fresh ones were taken; there must be enough of them.
         """
-        count = len(self) + len(fresh)
-        homes = 2 * self._size if self.table[BOUNDARY] < self._size else self._size
-        self.table = with_room(self.table, PLACES + 2 * (max(homes, 4 * count) + count + 1))
+        self.make_room(len(fresh))
         slots = np.empty(len(keys), np.int64)
         return slots, _assign(self.table, keys.view(np.int64), fresh, slots, DIVIDED * len(fresh))
+
+    def make_room(self, more: int) -> None:
+        """Have memory for so many more keys (K3)."""
+        count = len(self) + more
+        homes = 2 * self._size if self.table[BOUNDARY] < self._size else self._size
+        self.table = with_room(self.table, PLACES + 2 * (max(homes, 4 * count) + count + 1))
 
     def remove(self, keys: Floats) -> Ints:
         """Forget keys, in order; gives their slots, ABSENT where there is none (any more)."""
@@ -104,7 +108,7 @@ class KeyMap:
 
 
 @borrowing
-def _home(table: Ints, key: int) -> int:
+def home(table: Ints, key: int) -> int:
     """Where a key belongs, as an index into the table: the upper bits of a product are the well mixed ones.
 
     Codes are float64: of a small whole number only the upper bits are not zero, so they are folded down first.
@@ -120,7 +124,7 @@ def _home(table: Ints, key: int) -> int:
 @borrowing
 def _place(table: Ints, key: int) -> int:
     """Where a key stands, or the empty place where its search ends. The last place is always empty (K3)."""
-    at = _home(table, key)
+    at = home(table, key)
     while table[at + 1] != 0 and table[at] != key:
         at += 2
     return at
@@ -129,7 +133,7 @@ def _place(table: Ints, key: int) -> int:
 @borrowing
 def _look_ahead(table: Ints, keys: Ints, i: int) -> None:
     if i + _AHEAD < len(keys):
-        prefetch(table, _home(table, keys[i + _AHEAD]))
+        prefetch(table, home(table, keys[i + _AHEAD]))
 
 
 @kernel
@@ -145,12 +149,8 @@ def find(table: Ints, keys: Ints, found: Ints) -> bool:
 
 @kernel
 def _assign(table: Ints, keys: Ints, fresh: Ints, found: Ints, homes: int) -> int:
-    """Divide up to so many homes, if there are or will be too few, and give slots to keys; returns how many."""
-    while homes > 0:
-        size = 1 << (64 - table[SHIFT])
-        if table[BOUNDARY] == size and 2 * (table[LIVE] + len(fresh)) <= size:
-            break
-        homes -= _divide(table, min(homes, _AT_ONCE))
+    """Divide up to so many homes, and give slots to keys; returns how many."""
+    divide_some(table, len(fresh), homes)
     taken = 0
     for i in range(len(keys)):
         _look_ahead(table, keys, i)
@@ -172,14 +172,30 @@ def _remove(table: Ints, keys: Ints, found: Ints) -> None:
         found[i] = table[at + 1] - 1
         if found[i] < 0:
             continue
-        table[LIVE] -= 1
-        other = at + 2
-        while table[other + 1] != 0:  # whoever may, moves up, so that no search ends at the gap
-            if _home(table, table[other]) <= at:
-                table[at], table[at + 1] = table[other], table[other + 1]
-                at = other
-            other += 2
-        table[at + 1] = 0
+        take_out(table, at)
+
+
+@part
+def take_out(table: Ints, at: int) -> None:
+    """Empty a place."""
+    table[LIVE] -= 1
+    other = at + 2
+    while table[other + 1] != 0:  # whoever may, moves up, so that no search ends at the gap
+        if home(table, table[other]) <= at:
+            table[at], table[at + 1] = table[other], table[other + 1]
+            at = other
+        other += 2
+    table[at + 1] = 0
+
+
+@part
+def divide_some(table: Ints, coming: int, homes: int) -> None:
+    """Divide up to so many homes, if there are too few, or will be when as many keys come."""
+    while homes > 0:
+        size = 1 << (64 - table[SHIFT])
+        if table[BOUNDARY] == size and 2 * (table[LIVE] + coming) <= size:
+            break
+        homes -= _divide(table, min(homes, _AT_ONCE))
 
 
 @part
@@ -207,6 +223,8 @@ def _divide(table: Ints, homes: int) -> int:
         table[SHIFT] -= 1
         table[BOUNDARY] = 1 << (64 - table[SHIFT])
     for i in range(0, n, 2):
-        at = _place(table, moved[i])
+        at = home(table, moved[i])
+        while table[at + 1] != 0:  # they are all different
+            at += 2
         table[at], table[at + 1] = moved[i], moved[i + 1]
     return boundary - first

@@ -2,7 +2,7 @@
 
 SIGTERM, SIGINT   its work is cancelled, and cleans up
 a second one      it ends now, with exit code 143 or 130
-none, but 4.5 s   it ends by force, and says what it was busy with; exit code 2
+none, but 4.25 s  it ends by force, and says what it was busy with; exit code 2
 SIGHUP            as SIGTERM; or what the process does then, unless it came because the terminal was closed
 
 A thread hears of them, from the system's own handler (`signal.set_wakeup_fd`): so they count, too, while the event loop

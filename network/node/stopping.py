@@ -2,8 +2,8 @@
 
 0      SIGTERM: requests end, child processes are killed, the log is synced, last replies and messages leave
 3.0    a checkpoint that would not be whole by now is given up
-4.5    the process ends by force, and says what it was busy with; its child processes end with it
-4.75   whoever started it (`hullcast up`, `hullcast demo`) kills it
+4.25   the process ends by force, and says what it was busy with; its child processes end with it
+4.5    whoever started it (`hullcast up`, `hullcast demo`) kills it
 5.0    nothing of it is left
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CHECKPOINT_S, END_S, KILL_S, STOP_S = 3.0, 4.5, 4.75, 5.0
+CHECKPOINT_S, END_S, KILL_S, STOP_S = 3.0, 4.25, 4.5, 5.0
 
 
 @dataclass(slots=True)

@@ -52,7 +52,7 @@ class SelectJoins(Protocol):
         """(arrival, id) of each query that gets a row, ordered by arrival."""
 
 
-class SelectFirst(select_first.SelectFirst):
+class SjSelectFirst(select_first.SelectFirst):
     """SJ-SelectFirst: the queries whose range of A holds the row, each looked up in S(B, C)."""
 
     def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
@@ -60,7 +60,7 @@ class SelectFirst(select_first.SelectFirst):
         return _select_first(self.index.arrays, self.rectangles.rows, tree, *arrivals)
 
 
-class JoinFirst(join_first.JoinFirst):
+class SjJoinFirst(join_first.JoinFirst):
     """SJ-JoinFirst-E: each joining row asks an index of all rectangles which ones hold it."""
 
     def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
@@ -104,7 +104,7 @@ class JoinFirstEach:
         """There is nothing that could be wrong."""
 
 
-class Naive(JoinFirstEach):
+class SjNaive(JoinFirstEach):
     """NAIVE of section 4.6.2: O(log m + n log k), the same as JoinFirst-S of section 4.5.1."""
 
     name: ClassVar[str] = "NAIVE"

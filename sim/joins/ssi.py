@@ -17,7 +17,7 @@ from hullcast.sim.joins.beside import beside, shared_points
 from hullcast.sim.joins.selects import selected_and_met
 
 
-class Hotspot:
+class SjHotspot:
     """SJ-SSI on the hot groups of the queries' ranges of C, SJ-SelectFirst on the scattered ones.
 
     A query of a group gets a row iff it holds one of the two joining rows next to the group's point, q1 <= p <= q2:
@@ -85,7 +85,7 @@ class Hotspot:
         assert np.array_equal(np.flatnonzero(self._scattered.arrays.place_of >= 0), self._tracker.scattered)
 
 
-class Ssi(Hotspot):
+class Ssi(SjHotspot):
     """SJ-SSI: every group is hot."""
 
     name: ClassVar[str] = "SSI"

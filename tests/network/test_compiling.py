@@ -35,6 +35,8 @@ compiled.load()
 assert walk.walk(bytes([0xC0]), WireLimits()) == ""
 print("from disk" if walk._walk.stats.cache_hits else "compiled")
 """
+#: The same, where no compiling is so short that nothing is said of it.
+IMPATIENT = "import hullcast.network.compiling as c; c.PATIENCE_S = 0.0\n" + PROGRAM
 #: Loads numba in many threads at the same moment, which switch as often as they can.
 IN_THREADS = """
 import sys
@@ -81,10 +83,11 @@ def run(variables: dict[str, str], program: str = PROGRAM, read_only: tuple[Path
 
 
 class Compiled(NamedTuple):
-    """Sources, and a folder with what was compiled from them."""
+    """Sources, a folder with what was compiled from them, and what was said meanwhile."""
 
     sources: Path
     cache: Path
+    said: list[str]
 
     def environment(self, tmp_path: Path) -> dict[str, str]:
         """Where both are, the code as a copy that a test may damage."""
@@ -96,9 +99,10 @@ class Compiled(NamedTuple):
 def once(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     """Compiled once for all tests that begin with code on disk: it takes seconds."""
     folder = tmp_path_factory.mktemp("compiled")
-    made = Compiled(copy_without_code(folder), folder / "cache")
-    assert run({"PYTHONPATH": str(made.sources), "HULLCAST_CACHE": str(made.cache)})[0] == "compiled"
-    return made
+    sources, cache = copy_without_code(folder), folder / "cache"
+    printed, said = run({"PYTHONPATH": str(sources), "HULLCAST_CACHE": str(cache)}, IMPATIENT)
+    assert printed == "compiled"
+    return Compiled(sources, cache, said)
 
 
 def copy_without_code(tmp_path: Path) -> Path:
@@ -143,20 +147,18 @@ def test_code_that_came_with_read_only_sources_is_used(tmp_path: Path) -> None:
     assert (first, second, said) == ("compiled", "from disk", [])
 
 
-def test_the_folder_that_was_asked_for_wins(tmp_path: Path) -> None:
-    copy, asked = copy_without_code(tmp_path), tmp_path / "asked"
-    printed, _ = run({"PYTHONPATH": str(copy), "HULLCAST_CACHE": str(asked)})
-    assert printed == "compiled"
-    assert list(asked.rglob("*.nbc"))
-    assert not list(copy.rglob("*.nbc"))
+def test_the_folder_that_was_asked_for_wins(once: Compiled) -> None:
+    assert list(once.cache.rglob("*.nbc"))
+    assert not list(once.sources.rglob("*.nbc"))
 
 
 def test_a_folder_that_others_may_write_to_is_neither_read_nor_written(tmp_path: Path) -> None:
     copy, planted = copy_without_code(tmp_path), tmp_path / "planted"
-    run({"PYTHONPATH": str(copy), "HULLCAST_CACHE": str(planted)})
+    where = {"PYTHONPATH": str(copy), "HULLCAST_CACHE": str(planted)}
+    run(where)
     before = {path: path.stat().st_mtime_ns for path in planted.rglob("*")}
     planted.chmod(0o777)
-    printed, said = run({"PYTHONPATH": str(copy), "HULLCAST_CACHE": str(planted)})
+    printed, said = run(where)
     assert printed == "compiled", "what lies there may be anybody's"
     assert {path: path.stat().st_mtime_ns for path in planted.rglob("*")} == before
     lines = [line for line in said if not line.startswith("compiling ..")]
@@ -205,13 +207,9 @@ def test_numba_may_be_loaded_in_many_threads_at_the_same_moment() -> None:
     assert run({}, IN_THREADS) == ("{''}", [])
 
 
-def test_long_compiling_is_mentioned_once_and_loading_is_not(tmp_path: Path) -> None:
-    program = "import hullcast.network.compiling as c; c.PATIENCE_S = 0.0\n" + PROGRAM
-    where = {"PYTHONPATH": str(copy_without_code(tmp_path)), "HULLCAST_CACHE": str(tmp_path / "cache")}
-    printed, said = run(where, program)
-    assert (printed, said) == ("compiled", ["compiling .. (once, about a minute)"])
-    printed, said = run(where, program)
-    assert (printed, said) == ("from disk", [])
+def test_long_compiling_is_mentioned_once_and_loading_is_not(tmp_path: Path, once: Compiled) -> None:
+    assert once.said == ["compiling .. (once, about a minute)"]
+    assert run(once.environment(tmp_path), IMPATIENT) == ("from disk", [])
 
 
 @borrowing

@@ -15,7 +15,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import zmq
 
@@ -41,6 +41,7 @@ LIMITS = LinkLimits(heartbeat_s=HEARTBEAT_S, silence_s=SILENCE_S, handshake_s=2.
 PATIENCE_S = 60.0
 
 SERVER, ROOT = "server", "root"
+ServiceT = TypeVar("ServiceT", Server, Node)
 COMMAND = Path(sys.executable).with_name("hullcast")
 
 
@@ -249,6 +250,22 @@ class Cluster:
         for member in reversed(self.members.values()):
             member.check()
             await member.stop()
+
+
+def server_of(made: Cluster) -> Server:
+    """The server, where members are tasks of this process."""
+    return _service(made.server, Server)
+
+
+def node_of(made: Cluster, name: str) -> Node:
+    """A node, where members are tasks of this process."""
+    return _service(made[name], Node)
+
+
+def _service(member: Member, kind: type[ServiceT]) -> ServiceT:
+    assert isinstance(member, TaskMember)
+    assert isinstance(member.service, kind)
+    return member.service
 
 
 @asynccontextmanager

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
+from hullcast.broker.server.metrics import server_metrics
+
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
+
+    from hullcast.broker.server.service import Server
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
@@ -32,3 +36,9 @@ def only_value(family: Metric) -> float:
     """The value of a family that has one sample."""
     (sample,) = family.samples
     return float(sample.value)
+
+
+def samples(server: Server, name: str) -> dict[tuple[str, ...], float]:
+    """The samples of a server's metric by their labels."""
+    (family,) = (family for family in server_metrics(server) if family.name == name)
+    return {tuple(sample.labels.values()): sample.value for sample in family.samples}

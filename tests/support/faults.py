@@ -13,9 +13,9 @@ import numpy as np
 
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.subscriptions import Subscriptions
-from tests.support.cluster import ROOT, SERVER, Cluster, TaskMember
+from tests.support.cluster import ROOT, SERVER, Cluster, TaskMember, server_of
 from tests.support.queries import subscription
-from tests.support.ranges import server_of, wait_exact
+from tests.support.ranges import wait_exact
 from tests.support.watching import EVERY_KIND, History, Watcher, check_answers, check_streams, settle, watch
 
 #: What can happen to a member (or to the connections into it).

@@ -10,13 +10,7 @@ import numpy as np
 from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.client import Client
 from hullcast.network.matching.messages import unreachable
-from tests.support.cluster import Cluster, TaskMember, wait_for
-
-
-def server_of(c: Cluster) -> Server:
-    assert isinstance(c.server, TaskMember)
-    assert isinstance(c.server.service, Server)
-    return c.server.service
+from tests.support.cluster import wait_for
 
 
 def known(server: Server) -> tuple[int, int, int]:

@@ -31,11 +31,10 @@ from hullcast import (
 )
 from hullcast.broker.server import streams
 from hullcast.broker.server.commits import Commits
-from hullcast.broker.server.metrics import server_metrics
-from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.connecting import configure
 from hullcast.clients.sdk.subscription import Subscription
-from tests.support.cluster import Cluster, TaskMember, cluster, wait_for
+from tests.support.cluster import Cluster, cluster, server_of, wait_for
+from tests.support.exposition import samples
 from tests.support.processes import ANYWHERE, started
 from tests.support.stream_oracle import moment
 
@@ -431,19 +430,6 @@ async def test_explain_status_and_metrics_tell_how_a_join_is_computed_what_waits
             assert samples(server, "hullcast_stream_processes") == {(): 1}
             await hc.progress("S", moment(60))
             await until(hc, lambda operators: operators["joins"][0]["waiting"] == 0)
-
-
-def server_of(made: Cluster) -> Server:
-    member = made.server
-    assert isinstance(member, TaskMember)
-    assert isinstance(member.service, Server)
-    return member.service
-
-
-def samples(server: Server, name: str) -> dict[tuple[str, ...], float]:
-    """The samples of a metric by their labels."""
-    (family,) = (family for family in server_metrics(server) if family.name == name)
-    return {tuple(sample.labels.values()): sample.value for sample in family.samples}
 
 
 async def test_a_join_that_explodes_fails_alone_and_says_why(tmp_path: Path) -> None:

@@ -8,12 +8,11 @@ from random import Random
 
 import pytest
 
-from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.subscription import Subscription
 from hullcast.network.answers.events import AnyEvent
 from hullcast.network.wire.errors import UsageError
-from tests.support.cluster import ROOT, SERVER, TaskMember, cluster, wait_for
+from tests.support.cluster import ROOT, SERVER, TaskMember, cluster, server_of, wait_for
 from tests.support.faults import Fault, happen, plan, workload
 from tests.support.remote_client import remote_client
 
@@ -125,16 +124,14 @@ async def test_a_client_that_vanishes_without_goodbye_is_forgotten(tmp_path: Pat
     ):
         await remote.wait_acknowledged(20)
         (held,) = [member for name, member in c.members.items() if name == "g1"]
-        server = c.server
+        server = server_of(c)
         assert isinstance(held, TaskMember)
-        assert isinstance(server, TaskMember)
-        assert isinstance(server.service, Server)
-        attendance = server.service.attendance
+        attendance = server.attendance
         assert (len(held.service.listener.peers), len(attendance)) == (1, 1)
         remote.process.kill()
         await wait_for(lambda: not held.service.listener.peers, "its gateway forgets it")
         await wait_for(lambda: not len(attendance), "the server computes its channel no more")
-        assert not server.service.children.router.channels()
+        assert not server.children.router.channels()
         assert await other.sync() >= remote.acknowledged
 
 

@@ -20,13 +20,12 @@ import pytest
 import zmq
 
 from hullcast.broker.server.metrics import server_metrics
-from hullcast.broker.server.service import Server
 from hullcast.broker.warehouse.files.table_file import FOLDER
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import configure
 from hullcast.network.wire.errors import HullcastError, SqlError, TimedOut
 from tests.support.answered import TABLES, Answered, UpdateHistory, create
-from tests.support.cluster import COMMAND, PATIENCE_S, PATIENT, TaskMember, cluster, free_port, wait_for
+from tests.support.cluster import COMMAND, PATIENCE_S, PATIENT, TaskMember, cluster, free_port, server_of, wait_for
 from tests.support.disks import fill, small_disk
 from tests.support.secured import secured
 
@@ -185,11 +184,9 @@ async def test_a_full_disk_of_the_log_refuses_publishes_and_nothing_else(tmp_pat
                     await other_hc.publish("T", {"K": [3], "V": [10]}, timeout=0.5)
                 assert await hc.query(total) == [(2, 3)]
                 if isinstance(made.server, TaskMember):
-                    assert isinstance(made.server.service, Server)
-                    assert "disk full: publishes refused" in str(made.server.service.ready())
-                    values = {
-                        one.name: one.samples[0].value for one in server_metrics(made.server.service) if one.samples
-                    }
+                    server = server_of(made)
+                    assert "disk full: publishes refused" in str(server.ready())
+                    values = {one.name: one.samples[0].value for one in server_metrics(server) if one.samples}
                     assert values["hullcast_disk_full"] == 1
                     assert values["hullcast_disk_free_bytes"] < values["hullcast_disk_reserve_bytes"]
                 if reserve_bytes:  # nothing was applied that is not on disk, so there is nothing to hide
@@ -266,9 +263,7 @@ async def test_a_table_too_large_for_queries_is_refused_and_its_bytes_are_counte
         await hc.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, S TEXT)")
         await hc.publish("T", {"K": list(range(20)), "S": ["x" * 65536] * 20})
         assert await hc.query("SELECT COUNT(*), SUM(LENGTH(S)) FROM T") == [(20, 20 << 16)]
-        assert isinstance(made.server, TaskMember)
-        assert isinstance(made.server.service, Server)
-        queries = made.server.service.queries
+        queries = server_of(made).queries
         await wait_for(lambda: queries.status()["tables"].get("T", {"bytes": 0})["bytes"] > 20 << 16, "a report")
         assert (await hc.status())["queries"]["tables"]["T"]["bytes"] < 2 << 20
         await hc.publish("T", {"K": list(range(100)), "S": ["x" * 65536] * 100})

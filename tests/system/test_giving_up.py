@@ -20,11 +20,20 @@ from hullcast.broker.server.service import Server
 from hullcast.broker.warehouse.process.questions import SPOOL
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.effects import Effect
-from hullcast.network.node.node import Node
 from hullcast.network.wire import bodies, frames
 from hullcast.network.wire.errors import TimedOut
-from tests.support.cluster import COMMAND, PATIENCE_S, PATIENT, QUICK, Cluster, TaskMember, cluster, wait_for
-from tests.system.test_warehouse import CREATE, ENDLESS, server_of
+from tests.support.cluster import (
+    COMMAND,
+    PATIENCE_S,
+    PATIENT,
+    QUICK,
+    Cluster,
+    cluster,
+    node_of,
+    server_of,
+    wait_for,
+)
+from tests.system.test_warehouse import CREATE, ENDLESS
 from tests.system.test_warehouse_answers import workers
 
 #: No query ends by itself while a test runs.
@@ -46,7 +55,7 @@ async def asking(nodes: int, tmp_path: Path, **settings: Any) -> AsyncIterator[t
         made.client() as hc,
     ):
         await hc.query("SELECT 1")
-        yield made, server_of(made.server), hc
+        yield made, server_of(made), hc
 
 
 def nothing_is_open(server: Server) -> bool:
@@ -254,10 +263,7 @@ async def test_what_is_given_up_ends_also_while_the_disk_is_full_of_work(tmp_pat
 
 async def test_a_node_forgets_who_left_when_its_own_way_is_new(tmp_path: Path) -> None:
     async with cluster(1, tmp_path / "data") as made:
-        member = made["root"]
-        assert isinstance(member, TaskMember)
-        assert isinstance(member.service, Node)
-        node = member.service
+        node = node_of(made, "root")
         await wait_for(lambda: node.attached, "the node is there")
         await made.server.stop()
         await wait_for(lambda: not node.attached, "and alone")

@@ -21,10 +21,9 @@ import pytest
 import hullcast
 from hullcast.broker.processes import heartbeat
 from hullcast.broker.server import history as history_module
-from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.client import Client
 from hullcast.network.wire.errors import BadSetting, ClientClosed, HistoryGone, NoHistory, NotPermitted, UnknownTable
-from tests.support.cluster import PATIENCE_S, PATIENT, ROOT, TaskMember, cluster, wait_for
+from tests.support.cluster import PATIENCE_S, PATIENT, ROOT, cluster, server_of, wait_for
 from tests.support.ledger import Ledger
 from tests.support.secured import secured
 
@@ -206,12 +205,6 @@ async def test_the_process_that_reads_may_be_stopped(tmp_path: Path, monkeypatch
         async with asyncio.timeout(history_module.PATIENCE_S / 2):
             assert len(await all_changes(hc)) == 1
         assert server_of(made).history.child.lives == 2
-
-
-def server_of(made: Any) -> Server:
-    assert isinstance(made.server, TaskMember)
-    assert isinstance(made.server.service, Server)
-    return made.server.service
 
 
 async def test_waiting_reads_are_bounded_and_a_client_that_left_costs_nothing(

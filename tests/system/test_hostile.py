@@ -20,18 +20,25 @@ from hypothesis.strategies import SearchStrategy
 
 from hullcast.broker.server.metrics import server_metrics
 from hullcast.broker.server.pipeline import STEP_BYTES
-from hullcast.broker.server.service import Server
 from hullcast.clients.cli.commands.status import StatusSample, screen
 from hullcast.clients.sdk.client import Client
 from hullcast.network.link import listener
 from hullcast.network.link.header import Ack, Bye, Data, Header, Hello, Resend, Welcome, decode, encode
 from hullcast.network.link.peer import Peer
-from hullcast.network.node.node import Node
 from hullcast.network.wire import bodies, frames
 from hullcast.network.wire.limits import DEFAULT
 from hullcast.network.wire.value_columns import Mixed
-from tests.support.cluster import PATIENCE_S, PATIENT, SERVER, Cluster, TaskMember, cluster, wait_for
-from tests.support.ranges import server_of
+from tests.support.cluster import (
+    PATIENCE_S,
+    PATIENT,
+    SERVER,
+    Cluster,
+    TaskMember,
+    cluster,
+    node_of,
+    server_of,
+    wait_for,
+)
 from tests.support.watching import EVERY_KIND, History, check_answers, check_streams, settle, watch
 from tests.support.wire import any_body, any_frame
 
@@ -347,13 +354,6 @@ async def test_a_crowd_of_silent_connections_keeps_nobody_out(monkeypatch: pytes
             writer.transport.abort()
 
 
-def node_of(c: Cluster, name: str) -> Node:
-    member = c[name]
-    assert isinstance(member, TaskMember)
-    assert isinstance(member.service, Node)
-    return member.service
-
-
 async def test_a_request_with_no_room_for_its_way_up_is_refused_and_the_node_lives() -> None:
     async with asyncio.timeout(PATIENCE_S), cluster(2, link=PATIENT) as c, beside_others(c, Random(9)):
         stranger = Stranger(c.context, c["g1"].listen)
@@ -415,13 +415,10 @@ async def test_while_the_disk_stands_still_requests_without_end_are_not_kept(
         c.client("server") as client,
     ):
         await client.execute("CREATE TABLE HOSTILE (K INTEGER PRIMARY KEY, S TEXT)")
-        member = c["server"]
-        assert isinstance(member, TaskMember)
-        server = member.service
-        assert isinstance(server, Server)
+        server = server_of(c)
         sync, before = server.log.write_and_sync, server.hall.requests
         monkeypatch.setattr(server.log, "write_and_sync", lambda: (may_sync.wait(PATIENCE_S), sync())[1])
-        stranger = Stranger(c.context, member.listen)
+        stranger = Stranger(c.context, c.server.listen)
         try:
             stranger.hello("client")
             await stranger.wait(Welcome)

@@ -17,9 +17,9 @@ from hullcast.broker.processes.background import NICENESS
 from hullcast.broker.server import streams
 from hullcast.clients.sdk.subscription import Subscription
 from hullcast.network.wire.errors import TooLarge
-from tests.support.cluster import PATIENCE_S, Cluster, cluster, wait_for
+from tests.support.cluster import PATIENCE_S, Cluster, cluster, server_of, wait_for
 from tests.support.stream_oracle import moment
-from tests.system.test_derived_streams import server_of, streams_processes
+from tests.system.test_derived_streams import streams_processes
 
 CREATES = (
     "CREATE STREAM R (TS TIMESTAMP, K INTEGER, A REAL)",

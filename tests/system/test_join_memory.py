@@ -9,9 +9,10 @@ import pytest
 
 from hullcast import Resync, StreamTuple
 from hullcast.network.wire.errors import TooLarge
-from tests.support.cluster import PATIENCE_S, cluster, wait_for
+from tests.support.cluster import PATIENCE_S, cluster, server_of, wait_for
+from tests.support.exposition import samples
 from tests.support.stream_oracle import moment
-from tests.system.test_derived_streams import complete, samples, server_of
+from tests.system.test_derived_streams import complete
 
 CREATES = (
     "CREATE STREAM R (TS TIMESTAMP, K INTEGER, A REAL)",

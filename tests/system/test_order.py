@@ -9,10 +9,9 @@ import pytest
 
 from hullcast.clients.sdk import publishing
 from hullcast.clients.sdk.client import Client, Receipt
-from hullcast.network.node.node import Node
 from hullcast.network.settings.common import LinkSettings
 from hullcast.network.wire.errors import TimedOut, UnknownTable
-from tests.support.cluster import PATIENCE_S, PATIENT, ROOT, SERVER, TaskMember, cluster
+from tests.support.cluster import PATIENCE_S, PATIENT, ROOT, SERVER, cluster, node_of
 from tests.support.faults import Fault, happen
 
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, V REAL, PADDING TEXT)"
@@ -56,10 +55,7 @@ async def test_the_value_published_last_is_last_though_a_node_has_no_room_for_mo
         for number in range(ROUNDS):
             check_in_order(await publish_at_once(client, number * PIPELINED))
             assert await value(client) == (number + 1) * PIPELINED - 1
-        gateway = made["g1"]
-        assert isinstance(gateway, TaskMember)
-        assert isinstance(gateway.service, Node)
-        assert gateway.service.greedy_refused > 0
+        assert node_of(made, "g1").greedy_refused > 0
 
 
 @pytest.mark.parametrize(

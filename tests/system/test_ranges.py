@@ -20,9 +20,9 @@ from hullcast.network.security.rights import Rights
 from hullcast.network.settings.common import LinkSettings
 from hullcast.network.wire.errors import TooLarge
 from hullcast.network.wire.limits import WireLimits
-from tests.support.cluster import PATIENCE_S, ROOT, SERVER, Cluster, TaskMember, cluster, wait_for
+from tests.support.cluster import PATIENCE_S, ROOT, SERVER, Cluster, TaskMember, cluster, server_of, wait_for
 from tests.support.faults import workload
-from tests.support.ranges import exact, known, server_of, wait_exact
+from tests.support.ranges import exact, known, wait_exact
 from tests.support.watching import EVERY_KIND, History, check_answers, check_streams, settle, watch
 
 CREATE = (

@@ -13,9 +13,8 @@ import pytest
 from hullcast.broker.server.views import VIEWS
 from hullcast.broker.warehouse.files.table_file import FOLDER
 from hullcast.network.wire.errors import TimedOut
-from tests.support.cluster import COMMAND, PATIENCE_S, PATIENT, QUICK, cluster, wait_for
+from tests.support.cluster import COMMAND, PATIENCE_S, PATIENT, QUICK, cluster, server_of, wait_for
 from tests.system.test_giving_up import PLACES, nothing_is_open
-from tests.system.test_warehouse import server_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -43,7 +42,7 @@ async def making(nodes: int, tmp_path: Path, **settings: Any) -> AsyncIterator[t
         await hc.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, G INTEGER, V REAL)")
         await hc.publish("T", {"K": np.arange(20_000), "G": np.arange(20_000) % 4, "V": np.arange(20_000) / 8})
         await hc.query("SELECT 1")
-        yield made, server_of(made.server), hc
+        yield made, server_of(made), hc
 
 
 def files(tmp_path: Path, pattern: str) -> list[Path]:

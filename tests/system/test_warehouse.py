@@ -24,17 +24,11 @@ from hullcast.broker.server.service import Server
 from hullcast.broker.server.warehouse import Warehouse
 from hullcast.clients.sdk.client import Client
 from hullcast.network.wire.errors import HullcastError, NotPermitted, Overloaded, SqlError, UnknownTable
-from tests.support.cluster import PATIENCE_S, PATIENT, Cluster, TaskMember, cluster, wait_for
+from tests.support.cluster import PATIENCE_S, PATIENT, Cluster, cluster, server_of, wait_for
 from tests.support.secured import secured
 
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, X REAL, S TEXT, AT TIMESTAMP)"
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
-
-
-def server_of(member: object) -> Server:
-    assert isinstance(member, TaskMember)
-    assert isinstance(member.service, Server)
-    return member.service
 
 
 def warehouse_process() -> psutil.Process:
@@ -54,7 +48,7 @@ async def serving(tmp_path: Path, **settings: Any) -> AsyncIterator[tuple[Cluste
         cluster(0, tmp_path / "data", link=PATIENT, **settings) as made,
         made.client() as hc,
     ):
-        yield made, server_of(made.server), hc
+        yield made, server_of(made), hc
 
 
 async def test_a_query_sees_everything_published_before_it(tmp_path: Path) -> None:
@@ -276,7 +270,7 @@ async def test_queries_that_wait_take_bounded_memory(tmp_path: Path, monkeypatch
 
 async def test_rows_of_dropped_tables_are_forgotten(tmp_path: Path) -> None:
     async with serving(tmp_path) as (made, server, hc):
-        server, gone = server_of(made.server), []
+        server, gone = server_of(made), []
         for i in range(4):
             await hc.execute(f"CREATE TABLE T{i} (K INTEGER PRIMARY KEY)")
             await hc.publish(f"T{i}", {"K": np.arange(10_000)})

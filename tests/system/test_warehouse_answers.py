@@ -25,8 +25,8 @@ from hullcast.clients.sdk.client import Client
 from hullcast.network.answers.named import QueryRows, QueryWorth
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import AnswerGone, DeadlineMissed, Overloaded, SqlError, TimedOut
-from tests.support.cluster import PATIENCE_S, ProcessMember, cluster, wait_for
-from tests.system.test_warehouse import CREATE, ENDLESS, server_of, serving, warehouse_process
+from tests.support.cluster import PATIENCE_S, ProcessMember, cluster, server_of, wait_for
+from tests.system.test_warehouse import CREATE, ENDLESS, serving, warehouse_process
 
 BOTH = "SELECT (SELECT max(V) FROM main.A), (SELECT max(V) FROM main.B)"
 MANY = "SELECT a.K, b.K AS L, a.S FROM T a, T b"
@@ -286,7 +286,7 @@ async def test_garbage_in_the_folders_is_removed_or_made_again(tmp_path: Path) -
         assert await hc.query("SELECT count(*), max(K) FROM T") == [(100, 99)]
         assert not (data / FOLDER / "unknown.sqlite").exists()
         assert list((data / SPOOL).iterdir()) == []
-        path = table_file(server_of(made.server), "T")
+        path = table_file(server_of(made), "T")
         path.unlink()  # under its hands
         assert await hc.query("SELECT count(*), max(K) FROM T") == [(100, 99)]
 

@@ -107,7 +107,7 @@ def test_partitions_of_numbers_that_come_and_go_do_not_fill_memory() -> None:
         engine.upsert("S", {"K": numbers, "A": numbers + 1000 * round_, "B": numbers, "Y": numbers + 1.0})
     assert channel.answer is None
     keepers = [getattr(one, "keeper") for one in engine._channels]  # noqa: B009  (not on every channel)
-    assert len(keepers[0].grouping._combinations) < 12_000
+    assert len(keepers[0].grouping) < 12_000
 
 
 @pytest.mark.parametrize("text", ["a\0b", "x" * 70_000], ids=["NUL", "long"])

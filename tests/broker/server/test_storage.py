@@ -29,7 +29,7 @@ from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.client import Client
 from hullcast.network.wire.errors import QueriesFailed
 from hullcast.network.wire.values import rows_of
-from tests.support.cluster import PATIENCE_S, PATIENT, TaskMember, cluster, wait_for
+from tests.support.cluster import PATIENCE_S, PATIENT, cluster, server_of, wait_for
 
 CREATE = "CREATE TABLE {} (K INTEGER PRIMARY KEY, X REAL, S TEXT)"
 TABLES = ("T", "U")
@@ -46,9 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @asynccontextmanager
 async def memory_server(**options: Any) -> AsyncIterator[tuple[Server, Client]]:
     async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, **options) as made, made.client() as hc:
-        assert isinstance(made.server, TaskMember)
-        assert isinstance(made.server.service, Server)
-        yield made.server.service, hc
+        yield server_of(made), hc
 
 
 class Told:

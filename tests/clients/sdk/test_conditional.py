@@ -23,7 +23,7 @@ from hullcast.clients.sdk.subscription import Subscription
 from hullcast.network.answers.events import AnyEvent
 from hullcast.network.wire import packing
 from hullcast.network.wire.limits import WireLimits
-from tests.support.cluster import PATIENCE_S, PATIENT, Cluster, cluster, wait_for
+from tests.support.cluster import PATIENCE_S, PATIENT, Cluster, cluster, server_of, wait_for
 
 CREATE = (
     "CREATE TABLE FUEL (ID INTEGER PRIMARY KEY, X REAL, PRICE REAL)",
@@ -37,8 +37,7 @@ LOWEST = "SELECT MIN(PRICE) FROM FUEL WHERE X BETWEEN ? AND ?"
 async def live(nodes: int = 0, **settings: Any) -> AsyncIterator[tuple[Cluster, Server, Client]]:
     """A cluster with both tables, and a client."""
     async with asyncio.timeout(PATIENCE_S), cluster(nodes, link=PATIENT, **settings) as made, made.client() as hc:
-        server = made.server.service  # type: ignore[union-attr]  # a task
-        assert isinstance(server, Server)
+        server = server_of(made)
         for sql in CREATE:
             await hc.execute(sql)
         yield made, server, hc

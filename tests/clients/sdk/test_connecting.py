@@ -164,6 +164,7 @@ async def test_a_server_of_another_version_is_named_as_such_at_once(
 ) -> None:
     context = zmq.asyncio.Context()
     with context.socket(zmq.ROUTER) as old:
+        old.set(zmq.LINGER, 0)  # an answer to one who has left keeps nobody waiting
         port = old.bind_to_random_port("tcp://127.0.0.1")
 
         async def answer() -> None:

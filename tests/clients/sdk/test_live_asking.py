@@ -12,25 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hullcast.broker.server.metrics import server_metrics
-from hullcast.broker.server.service import Server
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.warehouse.deciding.policies import POLICIES
 from hullcast.clients.cli import main as cli
 from hullcast.clients.sdk.client import Client
 from hullcast.network.wire.bodies import Body, FetchRows
 from hullcast.network.wire.errors import BadSetting, DeadlineMissed, DuplicateTable, NotPermitted
-from tests.support.cluster import PATIENCE_S, PATIENT, TaskMember, cluster, wait_for
+from tests.support.cluster import PATIENCE_S, PATIENT, cluster, server_of, wait_for
+from tests.support.exposition import samples
 from tests.support.secured import secured
 
 CREATE = "CREATE TABLE {} (K INTEGER PRIMARY KEY, V REAL)"
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT COUNT(*) FROM n, T"
-
-
-def server_of(member: object) -> Server:
-    assert isinstance(member, TaskMember)
-    assert isinstance(member.service, Server)
-    return member.service
 
 
 async def publish(client: Client, table: str, count: int) -> int:
@@ -43,7 +36,7 @@ async def publish(client: Client, table: str, count: int) -> int:
 
 async def test_rows_say_what_they_are_worth_and_the_server_how_far_tables_are_loaded(tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path / "data", link=PATIENT) as c, c.client() as hc:
-        server = server_of(c.server)
+        server = server_of(c)
         assert samples(server, "hullcast_policy") == {("orad",): 1}
         await hc.execute(CREATE.format("T"))
         await hc.execute(CREATE.format("U"))
@@ -105,9 +98,9 @@ async def test_a_large_answer_comes_in_portions(tmp_path: Path) -> None:
         assert rows.worth is not None
         assert rows.worth.seq == seq
         lose_the_link_at_a_fetch(hc)
-        before = server_of(c.server).queries.answered
+        before = server_of(c).queries.answered
         assert await hc.query("SELECT K, V FROM T ORDER BY K DESC") == flat
-        assert server_of(c.server).queries.answered == before + 2  # the link was another one: it ran again
+        assert server_of(c).queries.answered == before + 2  # the link was another one: it ran again
         async for _ in hc.query_portions("SELECT K, V FROM T"):
             break  # nobody fetches the rest, which is in nobody's way
         assert await hc.query("SELECT COUNT(*) FROM T") == [(count,)]
@@ -172,12 +165,6 @@ async def test_what_a_table_declares_is_shown_survives_a_restart_and_leaves_answ
             await hc.execute(CREATE.format("IF NOT EXISTS T") + terms.replace("1m", "2m"))
 
 
-def samples(server: Server, name: str) -> dict[tuple[str, ...], float]:
-    """The samples of a metric by their labels."""
-    (family,) = (family for family in server_metrics(server) if family.name == name)
-    return {tuple(sample.labels.values()): sample.value for sample in family.samples}
-
-
 async def shell(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> tuple[str, str]:
     """What a command printed, and said on standard error."""
     assert await asyncio.to_thread(cli.main, words) == code
@@ -192,7 +179,7 @@ async def test_deadlines_and_worth_at_the_command_line_and_in_the_sdk(
     async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path / "data", link=PATIENT) as c, c.client() as hc:
         await hc.execute(CREATE.format("T"))
         seq = await publish(hc, "T", 2)
-        at = ("--url", server_of(c.server).endpoint)
+        at = ("--url", server_of(c).endpoint)
         ordered = "SELECT K FROM T ORDER BY K"
         rows, worth = await shell(capsys, "query", ordered, "--json", "--worth", *at)
         assert [json.loads(line) for line in rows.splitlines()] == [{"K": 0}, {"K": 1}]
@@ -220,10 +207,10 @@ async def test_deadlines_and_worth_at_the_command_line_and_in_the_sdk(
                 pass
         _, said = await shell(capsys, "query", ENDLESS, "--deadline", "300ms", *at, code=2)
         assert said.startswith("hullcast: the query was aborted at its deadline of 300 ms: ")
-        queries = server_of(c.server).queries
+        queries = server_of(c).queries
         await wait_for(lambda: queries.status()["missed"] == 3, "the process reports")
         assert (await hc.status())["queries"]["missed"] == 3
-        assert samples(server_of(c.server), "hullcast_queries_late") == {(): 3}
+        assert samples(server_of(c), "hullcast_queries_late") == {(): 3}
         assert await hc.query("SELECT COUNT(*) FROM T") == [(2,)]
 
 
@@ -256,7 +243,7 @@ async def test_a_million_rows_are_printed_in_little_memory(tmp_path: Path) -> No
     async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path / "data", link=PATIENT) as c, c.client() as hc:
         await hc.execute(CREATE.format("T"))
         await publish(hc, "T", count)
-        endpoint = server_of(c.server).endpoint
+        endpoint = server_of(c).endpoint
         _, small_bytes = await printed(endpoint, "SELECT K, V FROM T WHERE K < 9")
         lines, large_bytes = await printed(endpoint, "SELECT K, V FROM T")
         assert lines == count + 1

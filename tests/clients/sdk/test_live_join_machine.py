@@ -30,9 +30,9 @@ from hullcast.clients.sdk.subscriptions import Subscriptions
 from hullcast.network.security.rights import Rights
 from tests.broker.engine.test_join_machine import TEXTS, a_join
 from tests.broker.engine.test_machine import answer_of, same
-from tests.support.cluster import PATIENCE_S, ROOT, SERVER, Cluster, cluster
+from tests.support.cluster import PATIENCE_S, ROOT, SERVER, Cluster, cluster, server_of
 from tests.support.queries import SEEDS, Asked
-from tests.support.ranges import server_of, wait_exact
+from tests.support.ranges import wait_exact
 from tests.support.watching import BUFFER, History, Watcher, check_streams, settle, watch
 
 T = TypeVar("T")

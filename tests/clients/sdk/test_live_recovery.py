@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 import hullcast
 from hullcast import Resync, testing
-from hullcast.broker.server.service import Server
-from hullcast.broker.server.settings import ServerSettings
 from hullcast.clients.sdk.testing import serving
 from hullcast.network.link.limits import LinkLimits
 from hullcast.network.node.node import Node
 from hullcast.network.node.settings import NodeSettings
 from hullcast.network.security.rights import Rights
 from hullcast.network.wire import frames
-from hullcast.network.wire.errors import BadSetting
+from tests.clients.sdk.test_live_streams import server_on
 from tests.support.cluster import cluster
 from tests.support.links import wait_until
 
@@ -30,21 +26,6 @@ CREATE = "CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, PER REAL, RISK REAL)"
 MIN = "SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN ? AND ?"
 ROWS = "SELECT SYMBOL, PER FROM STOCK WHERE RISK BETWEEN ? AND ?"
 SUM = "SELECT SUM(PER) FROM STOCK WHERE RISK BETWEEN ? AND ?"
-
-
-@asynccontextmanager
-async def server_on(data: Path, endpoint: str = "tcp://127.0.0.1:0") -> AsyncIterator[str]:
-    async with AsyncExitStack() as stack:
-        while True:
-            server = Server(ServerSettings(listen=endpoint, data=data), Rights.everything())
-            try:
-                await stack.enter_async_context(serving(server))
-                break
-            except BadSetting as error:  # ZeroMQ lets go of a port a moment after its socket was closed
-                if "Address already in use" not in str(error):
-                    raise
-                await asyncio.sleep(0.01)
-        yield server.endpoint
 
 
 def row(symbol: str, per: float, risk: float = 30.0) -> dict[str, object]:

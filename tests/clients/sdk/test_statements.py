@@ -18,7 +18,7 @@ from hullcast.network.wire.errors import (
     TableInUse,
     UnknownTable,
 )
-from tests.support.cluster import PATIENCE_S, TaskMember, cluster, wait_for
+from tests.support.cluster import PATIENCE_S, cluster, server_of, wait_for
 
 CREATE = "CREATE TABLE IF NOT EXISTS T (K INTEGER PRIMARY KEY, V REAL)"
 HALVES = {0: "server", 3: "g1"}
@@ -64,9 +64,8 @@ async def test_a_client_that_vanished_with_its_gateway_is_not_in_the_way_once_th
                 await other.execute("DROP TABLE T")
             await c.kill("g1")
             await c.kill("root")  # what is left of both is the server's link to the root
-            server = c.server
-            assert isinstance(server, TaskMember)
-            await wait_for(lambda: not server.service.children.router.channels(), "the server forgets the root")
+            router = server_of(c).children.router
+            await wait_for(lambda: not router.channels(), "the server forgets the root")
             await other.execute("DROP TABLE T")
             await c["root"].start()
             await c["g1"].start()

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-YEAR = np.rint(112 + 40 * np.sin(np.arange(1_500) / 7) + 3 * (np.arange(1_500) % 5)).astype(int)
+YEAR = np.rint(112 + 15 * np.sin(np.arange(1_500) / 7) + 3 * (np.arange(1_500) % 5)).astype(int)
 DATA = {real.MAXIMA: tuple((YEAR + 60).tolist()), real.MINIMA: tuple(YEAR.tolist())}
 
 

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 
 from hullcast.broker.joins.plan import Arrivals
 from hullcast.network.matching.index import PointIndex
-from hullcast.sim.joins.selects import JoinFirst, JoinFirstEach, SelectFirst, SelectJoins
-from hullcast.sim.joins.ssi import Hotspot, Ssi
+from hullcast.sim.joins.selects import JoinFirstEach, SelectJoins, SjJoinFirst, SjSelectFirst
+from hullcast.sim.joins.ssi import SjHotspot, Ssi
 from tests.broker.joins.test_plans import arriving, boxes, rectangles, rows, table, walked
 from tests.support.standing import affected_pairs, joining, tree_of, wanted_pairs
 
 WAYS: tuple[Callable[[], SelectJoins], ...] = (
-    SelectFirst,
-    JoinFirst,
+    SjSelectFirst,
+    SjJoinFirst,
     JoinFirstEach,
     Ssi,
-    lambda: Hotspot(0.3, 0.5),
+    lambda: SjHotspot(0.3, 0.5),
 )
 
 
@@ -45,7 +45,7 @@ def test_every_way_names_what_the_definition_names(
         of, hit = way.affected(tree, arrivals)
         assert (np.diff(of) >= 0).all()
         assert sorted(zip(of.tolist(), hit.tolist(), strict=True)) == affected_pairs(found, ids), way.name
-        if isinstance(way, Hotspot):
+        if isinstance(way, SjHotspot):
             way.check()
         if isinstance(way, JoinFirstEach):
             assert walked(tree, arrivals, way.spans(tree, arrivals)) == wanted_pairs(found)
@@ -59,7 +59,7 @@ def test_groups_follow_changes_and_no_index_is_made_anew(alpha: float, monkeypat
     queries = ends.reshape(-1, 4).astype(np.float64)
     tree = tree_of(np.zeros(300), random.integers(0, 200, 300).astype(np.float64)).memory
     arrivals = Arrivals(np.zeros(5), np.zeros(5), random.uniform(0, 200, 5))
-    way, other = Hotspot(alpha), SelectFirst()
+    way, other = SjHotspot(alpha), SjSelectFirst()
     for each in (way, other):
         each.add(np.arange(1_500), queries[:1_500])
     monkeypatch.setattr(PointIndex, "_load", None)  # what builds an index from nothing
