@@ -36,8 +36,8 @@ from hullcast.broker.log.walk import run_log
 from hullcast.broker.processes.background import end_with_parent
 from hullcast.broker.reformulate.first import Boxes, JoinSide, pairs_in_boxes
 from hullcast.broker.scheduling.driver import finish
+from hullcast.broker.scheduling.knapsack import packed, update_positions
 from hullcast.broker.streams.warming import run_operators
-from hullcast.broker.warehouse.deciding.policies.knapsack import packed, update_positions
 from hullcast.network import compiled
 from hullcast.network.answers.aggregate import COUNT, answers_of, same
 from hullcast.network.answers.audience import Audience

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from hullcast.broker.scheduling.policy import FairShare, Item
 from hullcast.broker.scheduling.ranking import Ranking
 from hullcast.broker.warehouse.deciding.board import Answer, Load
-from hullcast.broker.warehouse.deciding.policies.policy import in_turn
-from hullcast.broker.warehouse.deciding.policies.simple import Fifo
+from hullcast.broker.warehouse.deciding.policies.policy import Fifo, in_turn
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:

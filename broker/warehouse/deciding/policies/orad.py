@@ -4,10 +4,6 @@ Vu and Gopalkrishnan (2009): "On-demand ReAl-time Data warehouse". Objects are t
 and the board holds a question's tables at one moment (`Board.missing`, `Board.pinned`). The paper's transactions, which
 read one object after the other, are in `sim/experiments/studies/scheduling/`; they share `urgency` (who is first),
 `committed` and `first_of` (what idle time is for).
-
-They compare it with ODRTB: on demand, but content with data that were right some seconds ago. That is the on-demand
-hybrid with relative consistency of Kao et al., *Maintaining Temporal Consistency of Discrete Objects in Soft Real-Time
-Database Systems* (2003), as Vu and Gopalkrishnan describe it.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from hullcast.broker.warehouse.deciding.board import Answer, Load
-from hullcast.broker.warehouse.deciding.policies.policy import WarehousePolicy, oldest_load, toward
+from hullcast.broker.warehouse.deciding.policies.policy import WarehousePolicy, toward
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,8 +24,6 @@ if TYPE_CHECKING:
 CACHED = 16
 #: A question without a deadline counts as of the next higher priority after so long.
 PATIENCE_S = 10.0
-#: How old data may be to ODRTB (Delta).
-TOLERANCE_S = 10.0
 
 Id = TypeVar("Id", bound=Hashable)
 
@@ -177,27 +171,3 @@ class Orad(WarehousePolicy):
     def first_of(self, objects: Iterable[Id]) -> Id:
         """Of objects in the order of arrival of their updates, the one to bring up to date first."""
         return min(objects, key=self.often.rank)
-
-
-class Odrtb(WarehousePolicy):
-    """The earliest deadline first. Idle places load in the order of arrival."""
-
-    name: ClassVar[str] = "odrtb"
-    about: ClassVar[str] = "the earliest deadline first; loads what a query reads when that is 10 s old"
-
-    def __init__(self, tolerance_s: float = TOLERANCE_S) -> None:
-        self._tolerance_s = tolerance_s
-
-    def next(self, board: Board, now: float) -> Task | None:
-        for question in by_deadline(board.waiting, now):
-            if (task := self._toward(question, board)) is not None:
-                return task
-        return oldest_load(board)
-
-    def _toward(self, question: Question, board: Board) -> Task | None:
-        if 0.0 < question.freshness < 1.0 and question.target is None:
-            late = before_it(question, board, since=question.arrived - self._tolerance_s)
-            load = fresher(question, late, board)
-            if load is not None or any(board.feeds[table].loading for table in late):
-                return load
-        return toward(question, board)

@@ -28,15 +28,15 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from hullcast.broker.scheduling.knapsack import EFFORT, PackedUpdates, packed, update_positions
 from hullcast.broker.warehouse.deciding.board import Answer, Load
-from hullcast.broker.warehouse.deciding.policies.knapsack import EFFORT, PackedUpdates, packed, update_positions
 from hullcast.broker.warehouse.deciding.policies.policy import WarehousePolicy, toward
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hullcast.broker.scheduling.knapsack import Integers
     from hullcast.broker.warehouse.deciding.board import Board, Feed, Question, Release, Task
-    from hullcast.broker.warehouse.deciding.policies.knapsack import Integers
 
 #: The unit of time of plans.
 UNIT_S = 1e-4

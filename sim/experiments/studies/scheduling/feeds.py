@@ -24,8 +24,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hullcast.broker.warehouse.deciding.board import Board, Load, Question, Task
-from hullcast.broker.warehouse.deciding.policies import POLICIES
 from hullcast.broker.warehouse.deciding.policies.policy import WarehousePolicy
+from hullcast.sim.experiments.studies.scheduling.baselines import POLICIES
 from hullcast.sim.experiments.studies.scheduling.simulated import CountedFeed, SimulatedWarehouse
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from hullcast.broker.warehouse.deciding.board import Answer, Feed, LoadCost, Question
 from hullcast.broker.warehouse.deciding.policies.pareto import Pareto, turn
-from hullcast.broker.warehouse.deciding.policies.policy import first_toward, oldest_load
-from hullcast.broker.warehouse.deciding.policies.simple import QueriesFirst, UpdatesFirst
+from hullcast.broker.warehouse.deciding.policies.policy import QueriesFirst, UpdatesFirst, first_toward, oldest_load
 from hullcast.sim.experiments.studies.scheduling.simulated import SimulatedWarehouse
 from hullcast.sim.traces.tradeoff import TABLES
 

@@ -1,9 +1,8 @@
-"""GroupAndRun: tables of similar periods share places, so long loads do not delay short ones.
+"""Policies of papers that no server offers: they are here to be compared with those that do (`POLICIES` has both).
 
-    period     0.5 s  0.8 s  1 s     |  60 s  100 s         |  3600 s          three groups, 6 tables
-    places     ceil((p - 3) 3 / 6)   |  ceil((p - 3) 2 / 6) |  ceil((p - 3) / 6)
-
-Bateni et al. (2009), Figure 2. In each group loads are chosen as Myopic does; nothing is shared between groups.
+`Myopic` and `GroupAndRun` are those of Bateni et al. (2009), `Odrtb` is what Vu and Gopalkrishnan (2009) compare ORAD
+with: the on-demand hybrid with relative consistency of Kao et al., *Maintaining Temporal Consistency of Discrete
+Objects in Soft Real-Time Database Systems* (2003), as they describe it.
 """
 
 from __future__ import annotations
@@ -12,16 +11,39 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from hullcast.broker.warehouse.deciding import policies
 from hullcast.broker.warehouse.deciding.board import Load
-from hullcast.broker.warehouse.deciding.policies.policy import WarehousePolicy, first_toward, in_turn
+from hullcast.broker.warehouse.deciding.policies.orad import before_it, by_deadline, fresher
+from hullcast.broker.warehouse.deciding.policies.policy import (
+    UpdatesFirst,
+    WarehousePolicy,
+    first_toward,
+    in_turn,
+    oldest_load,
+    toward,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hullcast.broker.warehouse.deciding.board import Board, Feed, Release, Task
+    from hullcast.broker.warehouse.deciding.board import Board, Feed, Question, Release, Task
 
 #: Periods of one group differ by this factor at most.
 RANGE = 2.0
+#: How old data may be to ODRTB (Delta).
+TOLERANCE_S = 10.0
+
+
+class Myopic(UpdatesFirst):
+    """Loads the table whose oldest pending update was released first: the rule of updates-first, by its other name.
+
+    Never leaves a place idle while a table could be loaded: the paper calls that eager. Total staleness is then
+    within a constant of the least possible if loads are fast enough (Theorem 3.1).
+    Feeds are all that the paper has; questions are answered, in their turn, on places that loads leave free.
+    """
+
+    name: ClassVar[str] = "myopic"
+    about: ClassVar[str] = "loads the table that has waited longest; queries get the workers that are left"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +75,13 @@ def grouped(periods: Mapping[str, float], places: int) -> list[LoadGroup]:
 
 
 class GroupAndRun(WarehousePolicy):
-    """Stretch stays below 3 and weighted staleness below 4.5 times the least possible (Theorems 4.3 and 5.1) if, with p
+    """Tables of similar periods share places, so long loads do not delay short ones (Figure 2). In each group loads are
+    chosen as Myopic does; nothing is shared between groups.
+
+        period     0.5 s  0.8 s  1 s     |  60 s  100 s         |  3600 s          three groups, 6 tables
+        places     ceil((p - 3) 3 / 6)   |  ceil((p - 3) 2 / 6) |  ceil((p - 3) / 6)
+
+    Stretch stays below 3 and weighted staleness below 4.5 times the least possible (Theorems 4.3 and 5.1) if, with p
     places, t tables and g groups, p >= 2 g, loading what a table gets in a second takes at most (p - g) / (8 t) and at
     most 1/8 of a second, updates of a group are between B/2 and B apart, and nothing else has places.
 
@@ -100,3 +128,34 @@ class GroupAndRun(WarehousePolicy):
         self._made_for = (board.places, len(board.feeds))
         self._too_few = board.places < 2 * len(self._groups)
         self._regrouped += 1
+
+
+class Odrtb(WarehousePolicy):
+    """The earliest deadline first. Idle places load in the order of arrival."""
+
+    name: ClassVar[str] = "odrtb"
+    about: ClassVar[str] = "the earliest deadline first; loads what a query reads when that is 10 s old"
+
+    def __init__(self, tolerance_s: float = TOLERANCE_S) -> None:
+        self._tolerance_s = tolerance_s
+
+    def next(self, board: Board, now: float) -> Task | None:
+        for question in by_deadline(board.waiting, now):
+            if (task := self._toward(question, board)) is not None:
+                return task
+        return oldest_load(board)
+
+    def _toward(self, question: Question, board: Board) -> Task | None:
+        if 0.0 < question.freshness < 1.0 and question.target is None:
+            late = before_it(question, board, since=question.arrived - self._tolerance_s)
+            load = fresher(question, late, board)
+            if load is not None or any(board.feeds[table].loading for table in late):
+                return load
+        return toward(question, board)
+
+
+#: All policies by name: those that servers offer, and these.
+POLICIES: dict[str, type[WarehousePolicy]] = {
+    **policies.POLICIES,
+    **{policy.name: policy for policy in (Myopic, GroupAndRun, Odrtb)},
+}
