@@ -101,11 +101,6 @@ class Queries:
         return self._jobs.waiting(QUERIES) + min(self.admitted, self.warehouse.reported("waiting"))
 
     @property
-    def running(self) -> int:
-        """Queries being answered, as of half a second ago."""
-        return min(self.admitted, self.warehouse.reported("running"))
-
-    @property
     def admitted(self) -> int:
         """Queries that the warehouse has."""
         return self._jobs.running(QUERIES)
@@ -130,7 +125,7 @@ class Queries:
             "failed": self.failed,
             "given_up": self.given_up,
             "waiting": self.waiting,
-            "running": self.running,
+            "running": min(self.admitted, self.warehouse.reported("running")),
             "kept_bytes": self.kept_bytes,
         }
 

@@ -25,21 +25,10 @@ from typing import TYPE_CHECKING, Any
 from hullcast.broker.log.private import make_private
 from hullcast.broker.processes.ends import BlockingEnd, MessageEnd
 from hullcast.broker.processes.logs import log_through
+from hullcast.broker.warehouse import messages
 from hullcast.broker.warehouse.deciding.board import Answer, Board, Load
 from hullcast.broker.warehouse.deciding.policies import POLICIES
 from hullcast.broker.warehouse.deciding.turns import Turns
-from hullcast.broker.warehouse.messages import (
-    Ask,
-    Begin,
-    Failure,
-    Finished,
-    Known,
-    MakeView,
-    Released,
-    Report,
-    Switch,
-    Withdraw,
-)
 from hullcast.broker.warehouse.process.feeds import ViewTurns
 from hullcast.broker.warehouse.process.loads import LiveLoads, ViewBuilds
 from hullcast.broker.warehouse.process.questions import SPOOL, LiveQuestions
@@ -68,7 +57,7 @@ def serve(connection: socket.socket) -> None:
     asyncio.run(_serve(begin, connection))
 
 
-async def _serve(begin: Begin, connection: socket.socket) -> None:
+async def _serve(begin: messages.Begin, connection: socket.socket) -> None:
     gone = asyncio.Event()
     end = MessageEnd()
     warehouse = LiveWarehouse(begin, end.write)
@@ -96,7 +85,7 @@ def _empty(folder: Path) -> None:
 class LiveWarehouse:
     """The board, driven by what the server says and what workers do."""
 
-    def __init__(self, begin: Begin, say: Callable[[object], None]) -> None:
+    def __init__(self, begin: messages.Begin, say: Callable[[object], None]) -> None:
         directory = Path(begin.directory)
         self._loop = asyncio.get_running_loop()
         self.board = Board(begin.places)
@@ -110,7 +99,7 @@ class LiveWarehouse:
         self._work: dict[type[Any], LiveWork[Any]] = {
             Load: self.loads,
             Answer: self._questions,
-            MakeView: self._builds,
+            messages.MakeView: self._builds,
         }
         self._shared = WorkLane(begin.places, self._choose)
         self._views_lane = WorkLane(0, self._view_turns.next)  # one place if there are views
@@ -134,24 +123,24 @@ class LiveWarehouse:
     def on_message(self, message: object) -> None:
         """The server says something."""
         match message:
-            case Ask():
+            case messages.Ask():
                 self._questions.ask(message)
-            case Released():
+            case messages.Released():
                 self.loads.released(message)
-            case MakeView():
+            case messages.MakeView():
                 self._builds.put(message)
                 self._one_more_for(self._builds_lane)  # it takes as long as reading its tables: nobody waits for that
-            case Withdraw(number):
+            case messages.Withdraw(number):
                 self._withdraw(number)
-            case Known():
+            case messages.Known():
                 self._know(message)
-            case Switch(policy):
+            case messages.Switch(policy):
                 self._turns.policy = POLICIES[policy]()
             case _:
                 raise TypeError(f"the server sent a {type(message).__name__}")
         self._fill_soon()
 
-    def _know(self, known: Known) -> None:
+    def _know(self, known: messages.Known) -> None:
         """A table or view was made, or is gone."""
         self._questions.definitions_changed()
         old = self.loads.feeds.get(known.name)
@@ -180,7 +169,7 @@ class LiveWarehouse:
             if hand.doing is making:
                 self._stop(hand)
 
-    def _on_load_failure(self, table: str, failure: Failure) -> None:
+    def _on_load_failure(self, table: str, failure: messages.Failure) -> None:
         self._questions.load_failed(table, failure)
 
     # -- what is done next -----------------------------------------------------------------------------------
@@ -230,9 +219,9 @@ class LiveWarehouse:
         task = hand.doing
         if task is None:  # it was stopped meanwhile
             return
-        if isinstance(message, Finished | Failure):
+        if isinstance(message, messages.Finished | messages.Failure):
             took_s = time.monotonic() - hand.began
-            self._end(hand, done=isinstance(message, Finished))
+            self._end(hand, done=isinstance(message, messages.Finished))
             self._work[type(task)].over(task, message, took_s)
             if message.spent:
                 self._workers.replace(hand)
@@ -287,7 +276,7 @@ class LiveWarehouse:
 
     # -- for people ------------------------------------------------------------------------------------------
 
-    def report(self) -> Report:
+    def report(self) -> messages.Report:
         """How things are."""
         for process in self._workers.look_after():
             self._builds.gone(process)
@@ -295,7 +284,7 @@ class LiveWarehouse:
         self._fill_soon()  # time has passed: see `Turns._let_tables_go`
         shared = self._workers.doing(self._shared)
         loading = sum(isinstance(task, Load) for task in shared)
-        return Report(
+        return messages.Report(
             {
                 "policy": self._turns.policy.name,
                 "counters": self._turns.policy.counters(),
