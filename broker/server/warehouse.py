@@ -81,11 +81,9 @@ class LargeAnswer:
 
     @property
     def ended(self) -> bool:
-        """Whether no more portions will come."""
         return self._worth is not None or self._error is not None
 
     def add(self, part: messages.SpooledPart) -> None:
-        """One more portion is in the file."""
         if self._closed:
             return
         try:
@@ -102,12 +100,10 @@ class LargeAnswer:
             self.on_growth()
 
     def end(self, worth: dict[str, Any]) -> None:
-        """That was the last portion."""
         self._worth = worth
         self._tell()
 
     def fail(self, error: HullcastError) -> None:
-        """No further portion will come."""
         self._error = self._error or error
         self._tell()
 
@@ -136,7 +132,6 @@ class LargeAnswer:
         return body, last
 
     def close(self) -> None:
-        """Let go of the file."""
         self._closed = True
         if self._file is not None:
             os.close(self._file)
@@ -226,7 +221,6 @@ class Warehouse:
         self._large.clear()
 
     async def stop(self) -> None:
-        """End the process, and wait for that."""
         if self._release_due is not None:
             self._release_due.cancel()
         await self.child.stop()
@@ -316,7 +310,6 @@ class Warehouse:
 
     @property
     def knows_all(self) -> bool:
-        """Whether the process was told of all tables and views."""
         return self._definitions == self._engine.catalogue.definitions
 
     async def ask(self, ask: messages.Ask) -> QueryOutcome:
@@ -354,7 +347,6 @@ class Warehouse:
             self.child.write(messages.Withdraw(number))
 
     def switch(self, policy: str) -> None:
-        """Let another policy decide what is done next."""
         self.policy = one_of(POLICIES, policy)
         if self.child.running:
             self.child.write(messages.Switch(policy))

@@ -78,14 +78,11 @@ _STOCKS = (("A", "X", 1.0, 5.0, 10), ("B", "Y", 1.5, 6.0, 20), ("C", "X", 2.0, 7
 
 @dataclass(frozen=True, slots=True)
 class Warmth:
-    """How warming went."""
-
     compiled: int  # functions that had to be compiled, here or in a helper process
     seconds: float
 
     @property
     def was_cached(self) -> bool:
-        """Whether everything was there already."""
         return self.compiled == 0
 
 

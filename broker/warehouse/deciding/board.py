@@ -56,7 +56,6 @@ class Release(NamedTuple):
 
     @property
     def length(self) -> float:
-        """The time it covers."""
         return self.at - self.since
 
 
@@ -76,8 +75,6 @@ class Load:
 
 @dataclass(eq=False, slots=True)
 class Answer:
-    """Run a question."""
-
     question: Question
 
 
@@ -125,12 +122,10 @@ class LoadCost:
         self._sums = [0.0] * 5  # 1, rows, rows^2, seconds, rows * seconds
 
     def learn(self, rows: int, took_s: float) -> None:
-        """A load of so many rows took so long."""
         seen = (1.0, rows, rows * rows, took_s, rows * took_s)
         self._sums = [self.MEMORY * kept + new for kept, new in zip(self._sums, seen, strict=True)]
 
     def of(self, rows: int) -> float:
-        """What a load of so many rows would take."""
         fixed_s, row_s = self.fitted
         return fixed_s + row_s * rows
 
@@ -148,8 +143,6 @@ class LoadCost:
 
 @dataclass(eq=False, slots=True)
 class Feed:
-    """A table in the warehouse."""
-
     #: Whether it is loaded on a place of its own: that is none of a policy's business.
     APART: ClassVar[bool] = False
 
@@ -177,7 +170,6 @@ class Feed:
 
     @property
     def pending_rows(self) -> int:
-        """Updates not applied."""
         return sum(release.rows for release in self.pending)
 
     @property
@@ -199,7 +191,6 @@ class Feed:
         self.loading = load
 
     def apply(self, load: Load, now: float) -> None:
-        """A load was done."""
         self.loaded = max(self.loaded, load.through)
         for _ in load.batch:
             self.pending.popleft()
@@ -217,7 +208,6 @@ class Feed:
         self.loaded_rows += sum(release.rows for release in load.batch)
 
     def came(self, release: Release) -> None:
-        """Updates were released."""
         self.released_at = release.at
         if (length := release.length) > 0:
             seen = self.seen_period_s
@@ -243,11 +233,9 @@ class ViewFeed(Feed):
         return not self.pending or self.pending[0].first > self.loaded
 
     def behind_rows(self) -> dict[str, int]:
-        """Updates not propagated, by table."""
         return {table: self._rows.get(table, 0) for table in self.behind}
 
     def put(self, table: str, release: Release) -> None:
-        """Updates of a table that it reads were released."""
         releases = self.behind[table]
         self._rows[table] = self._rows.get(table, 0) + release.rows
         last = releases[-1] if releases else release
@@ -282,7 +270,6 @@ class ViewFeed(Feed):
         self.loading = load
 
     def apply(self, load: Load, now: float) -> None:
-        """Changes were propagated."""
         self.loaded = self.version = max(self.loaded, load.through)
         self.take(load.only or self.behind, load.through)
         self._count(load)
@@ -291,7 +278,6 @@ class ViewFeed(Feed):
         self.pending = deque(sorted(each for releases in self.behind.values() for each in releases))
 
     def check(self) -> None:
-        """Assert V1, and that rows are counted."""
         for table, releases in self.behind.items():
             assert self._rows.get(table, 0) == sum(release.rows for release in releases), table
         assert list(self.pending) == sorted(each for releases in self.behind.values() for each in releases)
@@ -312,11 +298,9 @@ class Board:
     # -- what happens --------------------------------------------------------------------------------------
 
     def add(self, feed: Feed) -> None:
-        """One more table."""
         self.feeds[feed.name] = feed
 
     def remove(self, table: str) -> None:
-        """A table was dropped."""
         del self.feeds[table]
 
     def advance(self, seq: int) -> None:
@@ -324,7 +308,6 @@ class Board:
         self.horizon = max(self.horizon, seq)
 
     def release(self, table: str, first: int, through: int, rows: int, at: float) -> Release:
-        """Updates of a table were acknowledged."""
         feed = self.feeds[table]
         release = Release(first, through, rows, at, feed.released_at)
         feed.came(release)
@@ -474,7 +457,6 @@ class Board:
         return min((target for target in targets if target is not None), default=self.horizon)
 
     def load(self, feed: Feed, question: Question | None = None) -> Load:
-        """Load all that a table may have now."""
         return Load(feed.name, self.reach(feed), question)
 
     def valid_until(self, feed: Feed) -> int:
@@ -490,7 +472,6 @@ class Board:
         return latest if all(feed.version <= latest for feed in feeds) else None
 
     def ready(self, question: Question) -> bool:
-        """Whether a question can run now."""
         least = self._least(question)
         if any(self.valid_until(self.feeds[table]) < least for table in question.tables):
             return False

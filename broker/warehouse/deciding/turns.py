@@ -96,8 +96,6 @@ class QuestionLine:
 
 
 class Turns:
-    """Chooses for free places."""
-
     def __init__(self, board: Board, policy: WarehousePolicy) -> None:
         self._board = board
         self.policy = policy
@@ -131,11 +129,9 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        """Questions that wait."""
         return len(self.line) + len(self._board.waiting)
 
     def served(self, owner: str, seconds: float, now: float) -> None:
-        """An owner had a place for so long, or a load was done for it."""
         self._shares.served(Item(owner, now), seconds, now)
         self.line.rank(owner)
 

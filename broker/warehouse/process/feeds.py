@@ -84,6 +84,7 @@ class LiveFeed(ABC):
     #: The part of a report that tells of it, and whether it is loaded on a place of its own.
     SECTION: ClassVar[str]
     APART: ClassVar[bool] = False
+    LOADER: ClassVar[type[FileLoader[Any, Any, Any]]]
 
     life: Life | ViewLife
     sources: dict[str, Life]
@@ -121,7 +122,6 @@ class LiveFeed(ABC):
                 self._release(source, at + 1, board.horizon, rows, now)
 
     def put_again(self) -> None:
-        """Its file is lost: begin anew."""
         self.leave_board()
         self.is_loaded = False
         self.put()
@@ -133,19 +133,19 @@ class LiveFeed(ABC):
             self.on_board = None
 
     def forget(self) -> None:
-        """It is gone."""
         self.leave_board()
         remove(file_of(self._world.directory, self.life))
 
     @property
     def is_lost(self) -> bool:
-        """Whether there is no file of it that can be used."""
         return self._found() is None
 
-    @abstractmethod
     def _found(self) -> dict[str, FileState] | None:
         """How far its file has each source; None if there is none that can be used. What is behind the horizon is of
         another course of events."""
+        return self._world.look(
+            self.LOADER, self.life, lambda loader: loader.state(self.life, self._world.board.horizon)
+        )
 
     @abstractmethod
     def _made(self, found: dict[str, FileState] | None, now: float) -> Feed:
@@ -197,7 +197,7 @@ class LiveFeed(ABC):
 class LiveTable(LiveFeed):
     """A table. It comes to the board when a query first names it, or at once if it is declared a feed."""
 
-    SECTION = "tables"
+    SECTION, LOADER = "tables", Loader
     life: Life
 
     def __init__(self, world: FeedWorld, name: str, life: Life, rows: int) -> None:
@@ -209,10 +209,6 @@ class LiveTable(LiveFeed):
     @property
     def is_due(self) -> bool:
         return self.life.table.feed is not None
-
-    def _found(self) -> dict[str, FileState] | None:
-        state = self._world.look(Loader, self.life, lambda loader: loader.state(self.life, self._world.board.horizon))
-        return None if state is None else {self.name: state}
 
     def _made(self, found: dict[str, FileState] | None, now: float) -> Feed:
         terms = self.life.table.feed
@@ -285,7 +281,7 @@ class LiveTable(LiveFeed):
 class LiveView(LiveFeed):
     """A view. `upkeep` decides what is due of it."""
 
-    SECTION, APART = "views", True
+    SECTION, APART, LOADER = "views", True, ViewLoader
     life: ViewLife
     on_board: ViewFeed | None = None
 
@@ -307,11 +303,6 @@ class LiveView(LiveFeed):
     @property
     def is_due(self) -> bool:
         return True
-
-    def _found(self) -> dict[str, FileState] | None:
-        return self._world.look(
-            ViewLoader, self.life, lambda loader: loader.state(self.life, self._world.board.horizon)
-        )
 
     def _made(self, found: dict[str, FileState] | None, now: float) -> ViewFeed:
         feed = ViewFeed(self.name, now)
@@ -394,12 +385,10 @@ class ViewTurns:
         self._news: dict[str, LiveView] = {}  # views that something may be due of since they were looked at last
 
     def add(self, view: LiveView) -> None:
-        """A view is on the board from now on."""
         self._views[view.name] = view
         self.note(view)
 
     def remove(self, view: LiveView) -> None:
-        """A view is on the board no longer."""
         self._views.pop(view.name, None)
         self._news.pop(view.name, None)
         view.is_overdue = False

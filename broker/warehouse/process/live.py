@@ -1,14 +1,9 @@
 """The warehouse process: the board, driven by what the server says and by what workers do.
 
-    server --(tables, what was released, queries)--> this process --(tasks)--> workers, forked from it
-    server <--(portions of answers, counters)------- this process <--(how far they are)--'
-
 It holds no rows: they are in the log, the checkpoints and the warehouse's files, all of them on disk. So a worker is
-forked in a few milliseconds, and whoever is killed, nothing is lost: the next one goes on from the files.
-
-Everything here happens on its event loop, and takes moments: rows are read and written by workers (`workers.py`). Which
-task is next is said by `broker/warehouse/deciding/turns.py`, for views by `feeds.py`; what a task is, and what becomes
-of it, by `loads.py` and `questions.py`.
+forked in a few milliseconds, and whoever is killed, nothing is lost: the next one goes on from the files. Everything
+here happens on its event loop, and takes moments. Which task is next is said by `broker/warehouse/deciding/turns.py`,
+for views by `feeds.py`; what a task is, and what becomes of it, by `loads.py` and `questions.py`.
 """
 
 from __future__ import annotations
@@ -48,7 +43,6 @@ REPORT_S = 0.5
 
 
 def serve(connection: socket.socket) -> None:
-    """Serve until the server is gone."""
     begin = BlockingEnd(connection).read()
     compiled.load()  # once here, instead of in every worker
     _empty(Path(begin.directory) / SPOOL)
@@ -96,11 +90,8 @@ class LiveWarehouse:
         )
         self._questions = LiveQuestions(begin, self.board, self._turns, self.loads, say, self._stop)
         self._builds = ViewBuilds(directory, self.board, self.loads.lives, say)
-        self._work: dict[type[Any], LiveWork[Any]] = {
-            Load: self.loads,
-            Answer: self._questions,
-            messages.MakeView: self._builds,
-        }
+        kinds = (Load, self.loads), (Answer, self._questions), (messages.MakeView, self._builds)
+        self._work: dict[type[Any], LiveWork[Any]] = dict(kinds)
         self._shared = WorkLane(begin.places, self._choose)
         self._views_lane = WorkLane(0, self._view_turns.next)  # one place if there are views
         self._long_lane = WorkLane(0, lambda now: None)  # see `_make_way`
@@ -111,17 +102,14 @@ class LiveWarehouse:
         self._long_propagations = 0
 
     async def start(self) -> None:
-        """Fork the workers."""
         await self._workers.start(self._shared.places)
 
     def stop(self) -> None:
-        """Kill the workers."""
         self._workers.stop()
 
     # -- what the server says --------------------------------------------------------------------------------
 
     def on_message(self, message: object) -> None:
-        """The server says something."""
         match message:
             case messages.Ask():
                 self._questions.ask(message)
@@ -170,7 +158,7 @@ class LiveWarehouse:
                 self._stop(hand)
 
     def _on_load_failure(self, table: str, failure: messages.Failure) -> None:
-        self._questions.load_failed(table, failure)
+        self._questions.load_failed(table, failure)  # which are made after the loads
 
     # -- what is done next -----------------------------------------------------------------------------------
 
@@ -215,7 +203,6 @@ class LiveWarehouse:
     # -- what workers do -------------------------------------------------------------------------------------
 
     def _on_worker(self, hand: Hand, message: object) -> None:
-        """A worker says something."""
         task = hand.doing
         if task is None:  # it was stopped meanwhile
             return
@@ -277,7 +264,6 @@ class LiveWarehouse:
     # -- for people ------------------------------------------------------------------------------------------
 
     def report(self) -> messages.Report:
-        """How things are."""
         for process in self._workers.look_after():
             self._builds.gone(process)
         self._view_turns.look_at_age(time.monotonic())

@@ -102,7 +102,6 @@ class LiveQuestions(LiveWork[Answer]):
     # -- coming and going ------------------------------------------------------------------------------------
 
     def ask(self, ask: messages.Ask) -> None:
-        """A query comes."""
         now, loop = time.monotonic(), asyncio.get_running_loop()
         deadline = inf if ask.deadline_s is None else ask.arrived + ask.deadline_s
         place = (ask.number, ask.owner, (), ask.arrived, deadline, ask.priority, ask.freshness, ask.consistent)
@@ -164,7 +163,6 @@ class LiveQuestions(LiveWork[Answer]):
                 self._drop(asked)
 
     def _miss(self, asked: _Asked) -> None:
-        """A query is past its deadline."""
         asked.alarm = None
         assert asked.ask.deadline_s is not None
         self.missed += 1
@@ -200,7 +198,6 @@ class LiveQuestions(LiveWork[Answer]):
             asked.alarm.cancel()
 
     def _again(self, asked: _Asked) -> None:
-        """A query waits once more."""
         asked.tables = asked.reads
         self._turns.put(asked, time.monotonic())
 
@@ -249,7 +246,6 @@ class LiveQuestions(LiveWork[Answer]):
         return messages.FileOf(feed.life, str(file_of(self._directory, feed.life)), feed.feed.version, most)
 
     def said(self, task: Answer, message: object) -> None:
-        """A worker says how far it is."""
         asked = self._asked.get(task.question.number)
         if asked is None:  # it turned out that it is not to be answered
             return

@@ -84,7 +84,6 @@ class WarehouseWorker:
         self._heap_bytes = 0
 
     def run(self) -> None:
-        """Do tasks until there are none any more."""
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
                 task = self._end.read()
@@ -125,7 +124,7 @@ class WarehouseWorker:
 
     def _propagate(self, task: messages.LoadView) -> Propagation:
         life, through, since, recompute, deltas = task
-        return self._views.propagate(life, through, since=since, recompute=recompute, deltas=deltas, tidy=False)
+        return self._views.propagate(life, through, since=since, recompute=recompute, deltas=deltas)
 
     def _build(self, task: messages.BuildView) -> dict[str, list[Spent]]:
         """Make the file of a view; what it takes to propagate few and many changes of each of its tables, which the
@@ -248,7 +247,6 @@ class AddressSpace:
             self._file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
 
     def reserved_bytes(self) -> int:
-        """In bytes, now."""
         if self._file is None:
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return int(os.pread(self._file, 100, 0).split()[0]) * resource.getpagesize()

@@ -1,9 +1,9 @@
 """ORAD: updates wait until a question needs them; the question whose deadline is nearest comes first.
 
-Vu and Gopalkrishnan (2009): "On-demand ReAl-time Data warehouse". Objects are tables, a load is the update on demand,
-and the board holds a question's tables at one moment (`Board.missing`, `Board.pinned`). The paper's transactions, which
-read one object after the other, are in `sim/experiments/studies/scheduling/`; they share `urgency` (who is first),
-`committed` and `first_of` (what idle time is for).
+Vu and Gopalkrishnan (2009): objects are tables, a load is the update on demand, and the board holds a question's tables
+at one moment (`Board.missing`, `Board.pinned`). The paper's transactions, which read one object after the other, are in
+`sim/experiments/studies/scheduling/`; they share `urgency` (who is first), `committed` and `first_of` (what idle time
+is for).
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ def urgency(priority: int, deadline: float, arrived: float, now: float) -> tuple
 
 
 def by_deadline(questions: Iterable[Question], now: float) -> list[Question]:
-    """Questions in the order of their urgency."""
     return sorted(questions, key=lambda each: urgency(each.priority, each.deadline, each.arrived, now))
 
 
@@ -84,7 +83,6 @@ class ClockCache(Generic[Id]):
         return object_id in self._place
 
     def touch(self, object_id: Id) -> None:
-        """An object was read."""
         place = self._place.get(object_id)
         if place is not None:
             self._marked[place] = True
@@ -107,7 +105,6 @@ class ClockCache(Generic[Id]):
         return 2 if place is None else 0 if self._marked[place] else 1
 
     def check(self) -> None:
-        """AssertionError if C1 does not hold."""
         assert self._place == {object_id: place for place, object_id in enumerate(self._objects)}, "C1"
         assert len(self._objects) == len(self._marked) <= self.size, "C1"
         assert self._hand < self.size, "C1"
@@ -164,7 +161,6 @@ class Orad(WarehousePolicy):
     # -- what idle time is for -----------------------------------------------------------------------------
 
     def committed(self, objects: Iterable[Id]) -> None:
-        """A question that read these was answered."""
         for object_id in objects:
             self.often.touch(object_id)
 

@@ -1,19 +1,7 @@
 """Pareto: loads go between queries where they bring most within a slot of time.
 
-M. Thiele, A. Bader, W. Lehner: Multi-objective scheduling for real-time data warehouses (2009). Questions have an order
-of their own. Each says how much it prefers a short wait (qos = 1 - freshness). An update that runs before the last k
-questions makes all of them wait, and makes those fresher that depend on it; see knapsack.py.
-
-    slot = what all updates first would cost the questions * mean of (1 - qos)
-
-The plan is the choice of positions with the most profit within the slot, and of these the cheapest: no other schedule
-is better in one and not worse in the other. At the ends it is a pure policy: with qos = 1 everywhere nothing is loaded
-while a question waits (queries first); with qos = 0 everywhere all loads come first, also those that no waiting
-question depends on: the slot has room for them, and questions to come may read them.
-
-What happens changes the plan only if a dependency is touched: a question comes or goes that depends on a pending
-update, or an update comes or goes that a waiting question depends on. Else the plan is kept, with the question put in
-or out.
+M. Thiele, A. Bader, W. Lehner: Multi-objective scheduling for real-time data warehouses (2009). What its words mean,
+when a plan is made anew, and where we leave the paper: `sim/experiments/studies/scheduling/POLICIES.md`.
 """
 
 from __future__ import annotations
@@ -58,8 +46,6 @@ def turn(question: Question) -> tuple[int, float, int]:
 
 @dataclass(frozen=True, slots=True)
 class PositionPlan:
-    """Where updates go."""
-
     place: Integers  # by update: it runs before the last so many questions
     slot: int
     packed: PackedUpdates | None = None  # None if a pure policy says it all
@@ -178,7 +164,6 @@ class Pareto(WarehousePolicy):
         return self._place.get(feed.name, 0) if pure is None else len(self._order) * pure
 
     def _begun(self, task: Task, board: Board) -> Task:
-        """What is begun leaves the plan."""
         self._off -= 1
         if isinstance(task, Answer):
             self._left(task.question, board)
@@ -265,7 +250,6 @@ class Pareto(WarehousePolicy):
         return max(1, round(self._rows[feed] * feed.weight))
 
     def _worth(self, feed: Feed) -> float:
-        """Profit for the time it takes."""
         return self._profit(feed) / self._cost_s(feed)
 
 

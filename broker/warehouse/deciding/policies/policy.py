@@ -40,7 +40,6 @@ class WarehousePolicy:
 
 
 def in_turn(questions: list[Question]) -> list[Question]:
-    """Questions by priority, and then by arrival."""
     return sorted(questions, key=lambda question: -question.priority)
 
 
