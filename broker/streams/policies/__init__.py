@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hullcast.broker.streams.policies.bounded_chain import BoundedChain
 from hullcast.broker.streams.policies.chain import ChainPolicy
-from hullcast.broker.streams.policies.fifo import FifoPolicy
+from hullcast.broker.streams.policies.policy import FifoPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

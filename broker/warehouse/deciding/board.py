@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 MOST_PENDING = 4096
 #: The same for one table of a view: there may be many views, and each is looked at whenever something happens.
 MOST_BEHIND = 64
-#: How much of the mean period the latest release is.
-PERIOD_SHARE = 0.125
 #: Updates that nobody waits for wait for others: so many times as long as a load would take, at most so many seconds.
 GATHERED, MOST_GATHERED_S = 50, 0.1
 
@@ -151,12 +149,10 @@ class Feed:
     loaded: int = 0  # the file is the table as of this sequence number
     version: int = 0  # the last update in it
     period_s: float | None = None  # as declared
-    seen_period_s: float | None = None  # a mean of the lengths of releases in which early ones are forgotten
     weight: float = 1.0
     pending: deque[Release] = field(default_factory=deque)
     loading: Load | None = None
     cost: LoadCost = field(default_factory=LoadCost)
-    reads: int = 0
 
     released_at: float = field(init=False)  # the last release
 
@@ -180,10 +176,6 @@ class Feed:
     def lag(self, now: float) -> float:
         """Seconds since the oldest update that is not applied was acknowledged; 0 if there is none."""
         return now - self.pending[0].at if self.pending else 0.0
-
-    def typical_period(self) -> float | None:
-        """The period as declared, or as seen lately; None if nothing is known."""
-        return self.seen_period_s if self.period_s is None else self.period_s
 
     def begin(self, load: Load) -> None:
         """A load begins: what it applies."""
@@ -209,9 +201,6 @@ class Feed:
 
     def came(self, release: Release) -> None:
         self.released_at = release.at
-        if (length := release.length) > 0:
-            seen = self.seen_period_s
-            self.seen_period_s = length if seen is None else seen + PERIOD_SHARE * (length - seen)
 
 
 @dataclass(eq=False, slots=True)
@@ -361,8 +350,6 @@ class Board:
             self.waiting.remove(task.question)
             if task.question.needs_common and task.question.target is None:
                 self._hold(task.question, self.common(task.question.tables), now)
-            for table in task.question.tables:
-                self.feeds[table].reads += 1
         else:
             if task.question is not None:
                 self.aim(task.question, now)

@@ -90,8 +90,7 @@ class FileBounds:
 
     def explain(self, error: BaseException) -> str | None:
         """Which bound SQLite means, if it says that there is no room."""
-        full = isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
-        return self._why if full else None
+        return self._why if _code(error) == sqlite3.SQLITE_FULL else None
 
 
 class FileState(NamedTuple):
@@ -533,13 +532,17 @@ def files_open(most: int, share: int) -> int:
 
 def is_transient(error: sqlite3.Error) -> bool:
     """Whether the file may be fine and something else is in the way: a full disk, a lock, a read-only folder."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _TRANSIENT
+    return _code(error) in _TRANSIENT
 
 
 def is_damage(error: BaseException | None) -> bool:
     """Whether SQLite found that a file is not as it has written it."""
-    damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-    return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in damage
+    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _code(error: BaseException | None) -> int:
+    """Of an error of SQLite: which; 0 if it is another."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 _TRANSIENT = {

@@ -115,8 +115,7 @@ class FileLoader(ABC, Generic[OneLife, OneFile, Done]):
         """How far a file has each of its tables, by folded name; None if there is none that can be used. One that has
         updates behind `newest`, the last there is, is of another course of events (the log was restored from a copy),
         and is removed."""
-        with self._failing(life):
-            file = self._files.get(life)
+        with self._opened(life) as file:
             if file is None:
                 return None
             try:
@@ -136,6 +135,12 @@ class FileLoader(ABC, Generic[OneLife, OneFile, Done]):
 
     def close(self) -> None:
         self._files.close()
+
+    @contextmanager
+    def _opened(self, life: OneLife) -> Iterator[OneFile | None]:
+        """A file, if it is there."""
+        with self._failing(life):
+            yield self._files.get(life)
 
     @contextmanager
     def _failing(self, life: OneLife) -> Iterator[None]:
@@ -198,7 +203,7 @@ class FileLoader(ABC, Generic[OneLife, OneFile, Done]):
 
     def _renew(self, file: OneFile, life: OneLife, through: int, *, partial: bool) -> Done:
         """A file that is there, without what it has. Readers have the old rows until the load ends."""
-        through = max(through, self._reached(file))
+        through = max(through, *(state.current for state in file.states().values()))
         bases = Bases(self._bases(life, through, partial=partial))
         try:
             for name, path in bases.attached.items():
@@ -210,11 +215,8 @@ class FileLoader(ABC, Generic[OneLife, OneFile, Done]):
         finally:
             for name in bases.attached:
                 file.detach(name)
+        file.tidy()
         return done
-
-    @abstractmethod
-    def _reached(self, file: OneFile) -> int:
-        """How far a file must be brought at least, if it is filled again."""
 
     @abstractmethod
     def _bases(self, life: OneLife, through: int, *, partial: bool) -> Mapping[Life, Base | Path | None]:
@@ -266,14 +268,6 @@ class Loader(FileLoader[Life, TableFile, Loaded]):
             file.end(FileState(through, last, self._source.position))
         file.tidy()
         return Loaded(through, last, updates)
-
-    def _renew(self, file: TableFile, life: Life, through: int, *, partial: bool) -> Loaded:
-        done = super()._renew(file, life, through, partial=partial)
-        file.tidy()
-        return done
-
-    def _reached(self, file: TableFile) -> int:
-        return 0
 
     def _bases(self, life: Life, through: int, *, partial: bool) -> Mapping[Life, Base | Path | None]:
         return {life: next(self._source.bases(life, through), None)}

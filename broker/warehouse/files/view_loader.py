@@ -55,14 +55,12 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagation]):
 
     def learned(self, view: ViewLife) -> LearnedCosts:
         """What the file of a view keeps of costs; nothing if there is no file."""
-        with self._failing(view):
-            file = self._files.get(view)
+        with self._opened(view) as file:
             return LearnedCosts() if file is None else file.learned()
 
     def keep_deltas(self, view: ViewLife, deltas: str) -> None:
         """Keep what is known of the costs of deltas. The view has a file."""
-        with self._failing(view):
-            file = self._files.get(view)
+        with self._opened(view) as file:
             assert file is not None
             file.keep_deltas(deltas)
 
@@ -103,8 +101,7 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagation]):
 
     def tidy(self, view: ViewLife) -> None:
         """Move what was written into the file, if it is much. That may take some time: the disk is waited for."""
-        with self._failing(view):
-            file = self._files.get(view)
+        with self._opened(view) as file:
             if file is not None:
                 file.tidy()
 
@@ -114,8 +111,7 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagation]):
 
         If a table has fewer rows, what they take counts for more, in proportion. The view has a file.
         """
-        with self._failing(view):
-            file = self._files.get(view)
+        with self._opened(view) as file:
             if file is None:
                 raise FileNotFoundError(f"{view.table.name} has no file yet")
             with file.loading(self._bounds):
@@ -175,9 +171,6 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagation]):
             file.end(overall(states))
         commit_s = (time.perf_counter() - ended) / max(1, len(spent))
         return Propagation({table: Spent(n, took_s + commit_s) for table, (n, took_s) in spent.items()}, recomputed_s)
-
-    def _reached(self, file: ViewFile) -> int:
-        return max(state.current for state in file.states().values())
 
     def _bases(self, view: ViewLife, through: int, *, partial: bool) -> dict[Life, Base | Path | None]:
         """A checkpoint, or nothing; a table's own file, brought that far, if the log has rows that lack columns."""

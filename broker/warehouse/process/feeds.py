@@ -94,6 +94,7 @@ class LiveFeed(ABC):
 
     def __init__(self, world: FeedWorld, name: str) -> None:
         self.name, self._world = name, world
+        self._unseen = 0  # updates while it was not on the board
 
     @property
     def feed(self) -> Feed:
@@ -120,6 +121,7 @@ class LiveFeed(ABC):
                 rows = self._assumed()
             if rows and board.horizon > at:
                 self._release(source, at + 1, board.horizon, rows, now)
+        self._unseen = 0
 
     def put_again(self) -> None:
         self.leave_board()
@@ -159,9 +161,12 @@ class LiveFeed(ABC):
     def _release(self, source: str, first: int, through: int, rows: int, at: float) -> None:
         """Note updates that its file lacks."""
 
-    @abstractmethod
     def released(self, source: str, first: int, through: int, rows: int, at: float) -> None:
         """Updates of one of its sources were acknowledged."""
+        if self.on_board is None:
+            self._unseen += rows
+        else:
+            self._release(source, first, through, rows, at)
 
     @abstractmethod
     def message(self, load: Load, now: float) -> LoadTable | LoadView:
@@ -204,7 +209,6 @@ class LiveTable(LiveFeed):
         """`rows` it has about, as it became known."""
         super().__init__(world, name)
         self.life, self.sources, self._rows = life, {name: life}, rows
-        self._unseen = 0  # updates while it was not on the board
 
     @property
     def is_due(self) -> bool:
@@ -221,10 +225,6 @@ class LiveTable(LiveFeed):
             feed.period_s, feed.weight = terms.period_s, terms.weight
         return feed
 
-    def put(self) -> None:
-        super().put()
-        self._unseen = 0
-
     def _assumed(self) -> int:
         return max(1, self._unseen + (0 if self.is_loaded else self._rows))
 
@@ -232,12 +232,6 @@ class LiveTable(LiveFeed):
         board = self._world.board
         release = board.release(self.name, first, through, rows, at)
         self._world.turns.policy.released(self.feed, release, board, time.monotonic())
-
-    def released(self, source: str, first: int, through: int, rows: int, at: float) -> None:
-        if self.on_board is None:
-            self._unseen += rows
-        else:
-            self._release(source, first, through, rows, at)
 
     def message(self, load: Load, now: float) -> LoadTable:
         return LoadTable(self.life, load.through)
@@ -333,8 +327,8 @@ class LiveView(LiveFeed):
         super().leave_board()
 
     def released(self, source: str, first: int, through: int, rows: int, at: float) -> None:
+        super().released(source, first, through, rows, at)
         if self.on_board is not None:
-            self._release(source, first, through, rows, at)
             self.upkeep.changes += rows
             self._world.view_turns.note(self)
 

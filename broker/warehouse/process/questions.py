@@ -221,8 +221,7 @@ class LiveQuestions(LiveWork[Answer]):
         if plan is None or plan.tables != asked.tables:
             tables = {name: self._feeds[name].life.table for name in asked.tables}
             plan, known = None, tables if asked.read else self._named_in(ask.sql)
-        spool = f"{self._spools}{ask.number}"
-        terms = (ask.parameters, files, ask.ticket, spool, self._limits, ask.only_tables)
+        terms = (ask.parameters, files, ask.ticket, str(self._spool(ask.number)), self._limits, ask.only_tables)
         hand.end.write(messages.Select(ask.sql, plan, known, *terms))
         return self._limits.time_s
 
@@ -255,7 +254,9 @@ class LiveQuestions(LiveWork[Answer]):
             case messages.Pinned(loaded):
                 self._pinned(asked, loaded)
             case messages.FirstRows(body, more):
-                self._first_rows(asked, body, more)
+                asked.answered, asked.more, spool = True, more, str(self._spool(asked.number))
+                answer = (body, spool) if more else (with_worth(body, self._worth(asked)), None)
+                self._say(messages.AnswerRows(asked.number, asked.tables, *answer))
             case messages.NextRows(offset, size):
                 self._say(messages.SpooledPart(asked.number, offset, size))
             case messages.FileMoved(lost):
@@ -298,14 +299,6 @@ class LiveQuestions(LiveWork[Answer]):
             "met": True,
             "policy": self._turns.policy.name,
         }
-
-    def _first_rows(self, asked: _Asked, body: bytes, more: bool) -> None:
-        asked.answered, asked.more = True, more
-        number, tables = asked.number, asked.tables
-        if more:
-            self._say(messages.AnswerRows(number, tables, body, str(self._spool(number))))
-        else:
-            self._say(messages.AnswerRows(number, tables, with_worth(body, self._worth(asked)), None))
 
     def _worth(self, asked: _Asked) -> dict[str, Any]:
         assert asked.began is not None
@@ -353,17 +346,16 @@ class LiveQuestions(LiveWork[Answer]):
             self._turns.policy.ended(task, took_s, self._board, time.monotonic())
 
     def too_long(self, task: Answer) -> None:
-        asked = self._asked.get(task.question.number)
-        if asked is None:
-            return
-        hint = "narrow it with WHERE, or join on keys" if asked.read else "write a simpler statement"
-        self._fail(asked, SqlError(shorten(asked.ask.sql), f"stopped after {self._limits.time_s:g} s", hint))
+        self._stopped(task, f"stopped after {self._limits.time_s:g} s", "narrow it with WHERE, or join on keys")
 
     def died(self, task: Answer) -> None:
+        self._stopped(task, "its process was killed", "it may have taken too much memory; ask for less")
+
+    def _stopped(self, task: Answer, reason: str, hint: str) -> None:
         asked = self._asked.get(task.question.number)
         if asked is not None:
-            hint = "it may have taken too much memory; ask for less" if asked.read else "write a simpler statement"
-            self._fail(asked, SqlError(shorten(asked.ask.sql), "its process was killed", hint))
+            hint = hint if asked.read else "write a simpler statement"
+            self._fail(asked, SqlError(shorten(asked.ask.sql), reason, hint))
 
 
 def _remember(known: dict[str, Any], sql: str, what: object) -> None:

@@ -14,8 +14,7 @@ from hullcast.broker.scheduling.policy import Item, OrderedPolicy, Ready
 from hullcast.broker.streams.chart import Chart
 from hullcast.broker.streams.policies.bounded_chain import BoundedChain
 from hullcast.broker.streams.policies.chain import ChainPolicy
-from hullcast.broker.streams.policies.fifo import FifoPolicy
-from hullcast.broker.streams.policies.policy import OperatorPolicy, OperatorQueue
+from hullcast.broker.streams.policies.policy import FifoPolicy, OperatorPolicy, OperatorQueue
 from hullcast.broker.streams.queue import TupleQueue
 from hullcast.sim.experiments.studies.streams.baselines import STUDIED, GreedyPolicy, RoundRobinPolicy
 

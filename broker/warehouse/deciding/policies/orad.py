@@ -41,14 +41,10 @@ def by_deadline(questions: Iterable[Question], now: float) -> list[Question]:
     return sorted(questions, key=lambda each: urgency(each.priority, each.deadline, each.arrived, now))
 
 
-def before_it(question: Question, board: Board, *, since: float = inf) -> list[str]:
-    """The tables of a question with updates from before it was asked that are not loaded (released before `since`)."""
-    found = []
-    for table in question.tables:
-        pending = board.feeds[table].pending
-        if pending and pending[0].first <= question.seq and pending[0].at < since:
-            found.append(table)
-    return found
+def before_it(question: Question, board: Board) -> list[str]:
+    """The tables of a question with updates from before it was asked that are not loaded."""
+    pending = {table: board.feeds[table].pending for table in question.tables}
+    return [table for table, releases in pending.items() if releases and releases[0].first <= question.seq]
 
 
 def fresher(question: Question, tables: list[str], board: Board) -> Load | None:

@@ -98,7 +98,6 @@ class Pareto(WarehousePolicy):
         self._off = 0  # for how many tasks it is put off
         self._rows: dict[Feed, int] = {}  # pending; the board would have to add them up
         self._made = self._kept = self._cut = self._inexact = self._lost = self._work = 0
-        self._moved, self._compared = 0.0, 0
 
     def next(self, board: Board, now: float) -> Task | None:
         self._look(board)
@@ -143,7 +142,6 @@ class Pareto(WarehousePolicy):
             "plans not exact": self._inexact,
             "profit lost at most": self._lost,
             "states looked at per plan": self._work / max(1, self._made),
-            "mean change of positions": self._moved / max(1, self._compared),
         }
 
     def _touched(self, dependency: bool) -> bool:
@@ -203,7 +201,6 @@ class Pareto(WarehousePolicy):
             self._readers.clear()
             for question in self._order:
                 self._count(question, 1)
-        before = self._place
         pending = board.waiting_feeds()
         if (pure := self._pure()) is not None:
             self._place = dict.fromkeys((feed.name for feed in pending), len(self._order) * pure)
@@ -213,9 +210,6 @@ class Pareto(WarehousePolicy):
             if len(self._order) > MOST_QUESTIONS or len(pending) > MOST_UPDATES:
                 self._cut, self._off = self._cut + 1, PLAN_TASKS
         self._made += 1
-        if common := before.keys() & self._place.keys():
-            self._moved += sum(abs(before[table] - self._place[table]) for table in common) / len(common)
-            self._compared += 1
 
     def _position(self, planned: Sequence[Question], pending: Sequence[Feed], board: Board) -> None:
         row = {feed.name: place for place, feed in enumerate(pending)}

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Periods of one group differ by this factor at most.
 RANGE = 2.0
+#: How much of the mean period the latest release is.
+PERIOD_SHARE = 0.125
 #: How old data may be to ODRTB (Delta).
 TOLERANCE_S = 10.0
 
@@ -98,14 +100,22 @@ class GroupAndRun(WarehousePolicy):
         self._made_for: tuple[int, int] | None = None  # so many places and tables; None: periods are others now
         self._too_few = False
         self._regrouped = 0
+        self._seen: dict[str, float] = {}  # by table the mean length of releases, early ones forgotten
 
     def next(self, board: Board, now: float) -> Task | None:
         return self._oldest_load(board) or first_toward(in_turn(board.waiting), board)
 
     def released(self, feed: Feed, release: Release, board: Board, now: float) -> None:
-        group, period_s = self._group.get(feed.name), feed.typical_period()
+        if (length := release.length) > 0:
+            seen = self._seen.get(feed.name, length)
+            self._seen[feed.name] = seen + PERIOD_SHARE * (length - seen)
+        group, period_s = self._group.get(feed.name), self._period(feed)
         if group is None or (period_s is not None and not group.holds(period_s)):
             self._made_for = None
+
+    def _period(self, feed: Feed) -> float | None:
+        """As declared, or as seen lately; None if nothing is known."""
+        return self._seen.get(feed.name) if feed.period_s is None else feed.period_s
 
     def counters(self) -> dict[str, float]:
         return {"groups": len(self._groups), "regrouped": self._regrouped, "too_few_places": float(self._too_few)}
@@ -122,7 +132,7 @@ class GroupAndRun(WarehousePolicy):
         return None if feed is None else board.load(feed)
 
     def _regroup(self, board: Board) -> None:
-        periods = {name: period for name, feed in board.feeds.items() if (period := feed.typical_period())}
+        periods = {name: period for name, feed in board.feeds.items() if (period := self._period(feed))}
         self._groups = grouped(periods, board.places)
         self._group = {table: group for group in self._groups for table in group.tables}
         self._made_for = (board.places, len(board.feeds))
@@ -147,7 +157,8 @@ class Odrtb(WarehousePolicy):
 
     def _toward(self, question: Question, board: Board) -> Task | None:
         if 0.0 < question.freshness < 1.0 and question.target is None:
-            late = before_it(question, board, since=question.arrived - self._tolerance_s)
+            since = question.arrived - self._tolerance_s
+            late = [table for table in before_it(question, board) if board.feeds[table].pending[0].at < since]
             load = fresher(question, late, board)
             if load is not None or any(board.feeds[table].loading for table in late):
                 return load

@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
-from hullcast.broker.streams.policies.policy import OperatorQueue, Priorities
+from hullcast.broker.streams.policies.policy import OperatorPolicy, OperatorQueue, Priorities
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from hullcast.broker.scheduling.policy import Item
     from hullcast.broker.streams.chart import Chart
-    from hullcast.broker.streams.policies.policy import OperatorPolicy
 
 #: Seconds that an operator may run before it is the next one's turn.
 QUANTUM_S = 0.01
 
 
-class GreedyPolicy:
+class GreedyPolicy(OperatorPolicy):
     """The ready operator with the highest (1 - selectivity) / cost; ties go to the oldest tuple.
 
     A selective operator behind unselective ones gets nothing to do while there is a burst: those before it come last.
@@ -37,11 +36,8 @@ class GreedyPolicy:
     def pick(self, items: Iterable[Item], now: float) -> OperatorQueue:
         return self.priorities.first(items)
 
-    def served(self, item: Item, seconds: float, now: float) -> None:
-        pass
 
-
-class RoundRobinPolicy:
+class RoundRobinPolicy(OperatorPolicy):
     """The operators in a circle, by path and place. One that has work keeps its turn until its quantum is used up or
     nothing waits for it any more. Nothing starves, and nothing is learned from selectivities."""
 
@@ -53,9 +49,6 @@ class RoundRobinPolicy:
             raise ValueError(f"the quantum of round-robin must be positive, got {quantum_s} s")
         self.quantum_s = quantum_s
         self._turn, self._left = (-1, -1), 0.0
-
-    def measured(self, charts: Sequence[Chart | None], now: float) -> None:
-        pass
 
     def pick(self, items: Iterable[Item], now: float) -> OperatorQueue:
         turn, has_time = self._turn, self._left > 0
