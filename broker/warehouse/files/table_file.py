@@ -1,5 +1,6 @@
-"""The SQLite file of one table: written by loads, read by queries at the same time (WAL). Files of views
-(`view_file.py`) have all but `TableFile` in common with it.
+"""The SQLite file of one table: written by loads, read by queries at the same time (WAL).
+
+Files of views (`view_file.py`) have all but `TableFile` in common with it.
 
     DIR/warehouse/stock-1f3a..9c.sqlite     the table under its own name, as `SqliteCopy` would hold it, and one row of
                                             ours: whose it is, and the sequence number that it is current to
