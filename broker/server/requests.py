@@ -17,7 +17,6 @@ from hullcast.broker.server.jobs import Awaited, Room
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.sql.create import AdvanceStream, CreateDerived, parse_statement
 from hullcast.broker.sql.view import CreateView
-from hullcast.broker.warehouse.deciding.policies import POLICIES
 from hullcast.network.wire.bodies import (
     REQUESTS,
     AskHistory,
@@ -226,14 +225,11 @@ def links_gone(s: Server, asked: Asked[LinksGone]) -> None:
 def policy(s: Server, asked: Asked[SetPolicy]) -> Outcome:
     """Switch a policy, if one is named; which one decides, and which there are."""
     body = asked.body
+    place = s.streams if body.of == "streams" else s.warehouse
     if body.name:
         asked.access.check("admin")
-        (s.streams if body.of == "streams" else s.warehouse).switch(body.name)
-    if body.of == "streams":
-        return Outcome(Information(s.streams.policy_facts()))
-    status = s.warehouse.status()
-    facts = {"policy": status["policy"], "counters": status["counters"]}
-    return Outcome(Information({**facts, "policies": {one.name: one.about for one in POLICIES.values()}}))
+        place.switch(body.name)
+    return Outcome(Information(place.policy_facts()))
 
 
 def sync(s: Server, asked: Asked[Sync]) -> Outcome:

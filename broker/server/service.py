@@ -36,8 +36,7 @@ from hullcast.broker.server.status import server_status
 from hullcast.broker.server.storage import Storage
 from hullcast.broker.server.streams import StreamsProcess
 from hullcast.broker.server.subscribing import Subscribing
-from hullcast.broker.server.views import ViewMaking
-from hullcast.broker.server.warehouse import Warehouse
+from hullcast.broker.server.warehouse import ViewMaking, Warehouse
 from hullcast.broker.server.working import Working
 from hullcast.network.link.listener import Listener
 from hullcast.network.monitor.pauses import Pauses

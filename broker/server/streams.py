@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hullcast.broker.processes.child import ChildKind, ChildProcess
 from hullcast.broker.queries.derived import is_hidden
+from hullcast.broker.scheduling.policy import one_of
 from hullcast.broker.streams.definition import begins_behind, is_torn, start_of
 from hullcast.broker.streams.joins import DerivedJoins, JoinState, Noted
 from hullcast.broker.streams.messages import (
@@ -35,7 +36,7 @@ from hullcast.broker.streams.messages import (
 )
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.tables.schema import fold
-from hullcast.network.wire.errors import BadSetting, HullcastError, Overloaded, TooLarge, from_wire, to_wire
+from hullcast.network.wire.errors import HullcastError, Overloaded, TooLarge, from_wire, to_wire
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
@@ -281,9 +282,7 @@ class StreamsProcess:
 
     def switch(self, policy: str) -> None:
         """Let another policy decide which operator runs next."""
-        if policy not in OPERATOR_POLICIES:
-            raise BadSetting("policy", policy, f"must be one of {', '.join(sorted(OPERATOR_POLICIES))}")
-        self.policy = policy
+        self.policy = one_of(OPERATOR_POLICIES, policy)
         if self._child.running:
             self._child.write(SwitchOperatorPolicy(policy))
 
