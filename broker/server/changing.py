@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.access import Access, Asked
     from hullcast.broker.server.attendance import Attendance
-    from hullcast.broker.server.commits import Commits
     from hullcast.broker.server.conditionals import Conditionals
+    from hullcast.broker.server.pipeline import Commits
     from hullcast.broker.server.streams import StreamsProcess
     from hullcast.broker.sql.create import Definition
     from hullcast.broker.streams.messages import MadeTuples

@@ -23,8 +23,8 @@ import numpy as np
 
 from hullcast.broker.reformulate.channel import Attended
 from hullcast.broker.scheduling.ranking import Ranking
+from hullcast.broker.server.attendance import ASKED
 from hullcast.broker.server.making import check_share
-from hullcast.broker.server.shares import ASKED
 from hullcast.broker.sql.query import Predicates
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold

@@ -40,13 +40,12 @@ if TYPE_CHECKING:
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.access import Access, Asked
     from hullcast.broker.server.changing import Changing
-    from hullcast.broker.server.commits import Commits
     from hullcast.broker.server.conditionals import Conditional, Conditionals
-    from hullcast.broker.server.jobs import Jobs
+    from hullcast.broker.server.jobs import Jobs, Working
     from hullcast.broker.server.outcome import Outcome
+    from hullcast.broker.server.pipeline import Commits
     from hullcast.broker.server.queries import Queries
     from hullcast.broker.server.subscribing import Needs, Prepared
-    from hullcast.broker.server.working import Working
     from hullcast.network.wire.bodies import Group, Subscribe
 
 log = logger(__name__)

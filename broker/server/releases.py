@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from hullcast.broker.server.commits import OURS
 from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.server.pipeline import OURS
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Done, Failed, Receipts
 from hullcast.network.wire.columns import concatenate, size_bytes, take

@@ -3,7 +3,7 @@
 children -> Hall -> requests: one row for each        broker/server/hall.py, requests.py
               |        |-> Jobs: what waits            broker/server/jobs.py
               v        v
-            Commits -> Pipeline: the log -> Releases   broker/server/commits.py, pipeline.py
+            Commits -> Pipeline: the log -> Releases   broker/server/pipeline.py
                                               |-> children, and followers of the log
 """
 
@@ -17,28 +17,25 @@ from typing import TYPE_CHECKING
 from hullcast.broker.server.attendance import Attendance
 from hullcast.broker.server.calibration import stored_coefficients
 from hullcast.broker.server.changing import Changing
-from hullcast.broker.server.commits import Commits
 from hullcast.broker.server.conditionals import Conditionals
 from hullcast.broker.server.describing import Describing
 from hullcast.broker.server.evaluating import Evaluating
 from hullcast.broker.server.hall import Hall
 from hullcast.broker.server.history import HistoryReads
-from hullcast.broker.server.housekeeping import Housekeeping
-from hullcast.broker.server.jobs import Jobs
-from hullcast.broker.server.leaving import Leaving
-from hullcast.broker.server.making import HiddenStreams, WindowLimits
+from hullcast.broker.server.jobs import Jobs, Working
+from hullcast.broker.server.leaving import Housekeeping, Leaving
+from hullcast.broker.server.making import WindowLimits
 from hullcast.broker.server.nodes import Nodes
-from hullcast.broker.server.pipeline import Pipeline
+from hullcast.broker.server.pipeline import Commits, Pipeline
 from hullcast.broker.server.queries import Queries
 from hullcast.broker.server.releases import Releases
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.status import server_status
 from hullcast.broker.server.storage import Storage
-from hullcast.broker.server.streams import StreamsProcess
+from hullcast.broker.server.streams import HiddenStreams, StreamsProcess
 from hullcast.broker.server.subscribing import Subscribing
 from hullcast.broker.server.views import ViewMaking
 from hullcast.broker.server.warehouse import Warehouse
-from hullcast.broker.server.working import Working
 from hullcast.network.link.listener import Listener
 from hullcast.network.monitor.pauses import Pauses
 from hullcast.network.node.children import Children

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from hullcast.broker.log.checkpoint import CapturedState
     from hullcast.broker.log.recovery import DataDirectory
+    from hullcast.broker.server.jobs import Working
     from hullcast.broker.server.settings import ServerSettings
-    from hullcast.broker.server.working import Working
 
 log = logger(__name__)
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hullcast.broker.processes.child import ChildKind, ChildProcess
 from hullcast.broker.queries.derived import is_hidden
+from hullcast.broker.server.making import check_share
 from hullcast.broker.streams.definition import begins_behind, is_torn, start_of
 from hullcast.broker.streams.joins import DerivedJoins, JoinState, Noted
 from hullcast.broker.streams.messages import (
@@ -35,7 +37,7 @@ from hullcast.broker.streams.messages import (
 )
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.tables.schema import fold
-from hullcast.network.wire.errors import BadSetting, HullcastError, Overloaded, TooLarge, from_wire, to_wire
+from hullcast.network.wire.errors import BadSetting, HullcastError, Overloaded, TableInUse, TooLarge, from_wire, to_wire
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
@@ -44,8 +46,9 @@ if TYPE_CHECKING:
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.log.commit_log import CommitLog
     from hullcast.broker.log.recovery import DataDirectory
+    from hullcast.broker.server.attendance import Attendance
     from hullcast.broker.server.changing import Changing
-    from hullcast.broker.server.commits import Commits
+    from hullcast.broker.server.pipeline import Commits
     from hullcast.broker.server.settings import ServerSettings
     from hullcast.broker.streams.joins import DerivedJoin
     from hullcast.broker.tables.schema import Table
@@ -69,6 +72,8 @@ LOOK_S = 1.0
 #: Seconds after which a query that failed is begun again, from then on. One that gave way to publishers waits twice as
 #: long each time, up to so many times that.
 AGAIN_S, MOST_AGAIN = 5.0, 64
+#: Different joins over streams that subscriptions may need at once; each is computed for all tuples of its streams.
+MOST_JOINS = 64
 
 
 class StreamsProcess:
@@ -398,3 +403,49 @@ class StreamsProcess:
     def explain(self, table: Table) -> dict[str, Any]:
         """How a derived stream is computed, or would be."""
         return {**self._joins.explain(table), "policy": self.policy}
+
+
+class HiddenStreams:
+    """Streams of joins that subscriptions made, and since when nobody has read them.
+
+    A subscription to a join over streams reads a stream of its own (broker/queries/derived.py), which all that are
+    alike share. It is made before the subscription is understood, by a statement that is logged like any other: so it
+    is there after a restart, with its results, and subscribers go on where they were.
+    """
+
+    def __init__(
+        self, engine: ServedEngine, attendance: Attendance, linger_s: float, changing: Changing, joins: StreamsProcess
+    ) -> None:
+        self._engine, self._attendance, self._linger_s = engine, attendance, linger_s
+        self._changing, self._joins = changing, joins
+        self._deserted: dict[str, float] = {}
+        self._made_by: dict[str, str | None] = {}  # None: before the server started
+
+    def make_for(self, sql: str, owner: str) -> None:
+        """Make the stream that a subscription needs, if it is not there. TooLarge or Overloaded if there are too many,
+        or they would keep too much."""
+        statement = self._engine.catalogue.join_to_make(sql)
+        if statement is None:
+            return
+        self._made_by = {name: self._made_by.get(name) for name in self._names()}
+        what = "different joins over streams of"
+        of_one, of_all = f"{what} one client (close some of its subscriptions)", f"{what} all clients"
+        check_share(owner, list(self._made_by.values()), MOST_JOINS, of_one, of_all)
+        planned = self._engine.catalogue.join_planned(sql)
+        assert planned is not None, "it is not there"
+        self._joins.check_room(planned)
+        self._changing.execute_own(statement)
+        self._made_by = {name: self._made_by.get(name, owner) for name in self._names()}
+
+    def _names(self) -> list[str]:
+        return [name for name in self._engine.tables if is_hidden(name)]
+
+    def expire(self, now: float) -> None:
+        """Drop those that nobody has read for a while; a subscriber that was lost may come back until then."""
+        read = {fold(table) for attending in self._attendance for table in attending.channel.shape.tables}
+        self._deserted = {name: self._deserted.get(name, now) for name in self._names() if fold(name) not in read}
+        for name, since in list(self._deserted.items()):
+            if now - since >= self._linger_s:
+                del self._deserted[name]
+                with suppress(TableInUse):  # another time
+                    self._changing.execute_own(f'DROP STREAM "{name}"')

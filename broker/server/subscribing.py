@@ -24,8 +24,8 @@ import numpy as np
 from hullcast.broker.engine.engine import NO_POSITION
 from hullcast.broker.reformulate.tuples import TuplesChannel
 from hullcast.broker.scheduling.driver import Until
+from hullcast.broker.server.attendance import ASKED
 from hullcast.broker.server.outcome import Outcome
-from hullcast.broker.server.shares import ASKED
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import (
     AnswerPart,

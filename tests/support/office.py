@@ -15,11 +15,11 @@ from hullcast.broker.scheduling.driver import Work
 from hullcast.broker.server.access import Access, Asked
 from hullcast.broker.server.attendance import Attendance
 from hullcast.broker.server.changing import Changing
-from hullcast.broker.server.commits import Commits
 from hullcast.broker.server.conditionals import Conditionals
 from hullcast.broker.server.describing import Describing
 from hullcast.broker.server.hall import Hall
 from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.server.pipeline import Commits
 from hullcast.broker.server.requests import HANDLERS
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.service import Server

@@ -30,8 +30,8 @@ from hullcast import (
     UsageError,
 )
 from hullcast.broker.server import streams
-from hullcast.broker.server.commits import Commits
 from hullcast.broker.server.metrics import server_metrics
+from hullcast.broker.server.pipeline import Commits
 from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.connecting import configure
 from hullcast.clients.sdk.subscription import Subscription
