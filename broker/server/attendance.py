@@ -50,7 +50,6 @@ class ChannelShares:
 
     @property
     def fullest(self) -> int:
-        """The most channels that count for one owner."""
         return max((len(self._names(owner)) for owner in list(self._of)), default=0)
 
     def check(self, owner: str, name: str) -> None:
@@ -78,7 +77,6 @@ class ChannelShares:
         return {name for name in found.values() if name is not None}
 
     def hold(self, owner: str, place: Place, key: Key) -> None:
-        """An owner has one more group in a channel."""
         self._at.setdefault(place, Counter())[owner, key] += 1
         self._of.setdefault(owner, Counter())[key] += 1
 
@@ -124,7 +122,6 @@ class ChannelShares:
                 self._less(owner, key, count, now)
 
     def expire(self, now: float) -> None:
-        """What has lingered long enough counts no more."""
         while self._until:
             (owner, key), until = next(iter(self._until.items()))
             if until > now:
@@ -190,8 +187,10 @@ class Attendance:
     def __len__(self) -> int:
         return len(self._by_number)
 
+    def tables_read(self) -> set[str]:
+        return {fold(table) for attending in self for table in attending.channel.shape.tables}
+
     def find(self, name: str) -> Attending | None:
-        """The channel of that name, if subscribers elsewhere attend it."""
         return self._by_name.get(name)
 
     def _costs(self, number: int) -> str | None:
@@ -240,7 +239,6 @@ class Attendance:
         return bool(self._leaving)
 
     def expire(self, now: float) -> None:
-        """The ranges whose subscribers did not come back in time have no owner any more."""
         self.shares.expire(now)
         for attending in self:
             while attending.lingering and attending.lingering[0][0] <= now:
@@ -265,7 +263,6 @@ class Attendance:
                 self.close(attending)
 
     def close(self, attending: Attending) -> None:
-        """Close a channel now."""
         self.retention.close(attending.number)
         while attending.lingering:
             self._end_lingering(attending)

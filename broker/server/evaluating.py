@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.scheduling.driver import Work
-    from hullcast.broker.server.access import Access, Asked
+    from hullcast.broker.server.access import Access, Asked, Needs
     from hullcast.broker.server.changing import Changing
     from hullcast.broker.server.conditionals import Conditional, Conditionals
     from hullcast.broker.server.jobs import Jobs, Working
     from hullcast.broker.server.outcome import Outcome
     from hullcast.broker.server.pipeline import Commits
     from hullcast.broker.server.queries import Queries
-    from hullcast.broker.server.subscribing import Needs, Prepared
+    from hullcast.broker.server.subscribing import Prepared
     from hullcast.network.wire.bodies import Group, Subscribe
 
 log = logger(__name__)
@@ -55,6 +55,8 @@ log = logger(__name__)
 RESULT_BYTES = 750 << 10
 #: Requests that wait for conditionals to be made.
 REQUESTS = Room("requests for conditional subscriptions", waiting=1000, waiting_per_owner=200)
+#: Conditions being opened, to be listened to.
+MAKING = Room("conditions to listen to", waiting=ANY, waiting_per_owner=ANY)
 #: Runs under way. The warehouse has its own places and its own order; more would only wait there.
 RUNS = Room("conditional subscriptions", waiting=ANY, waiting_per_owner=ANY, at_once=4, at_once_per_owner=2)
 #: Runs that the warehouse refuses for now, in a row, before the subscribers are told; and seconds before the next try.
@@ -82,7 +84,7 @@ class Evaluating:
     _due: asyncio.Event  # set by `_conditionals`, when one has become due
 
     def __post_init__(self) -> None:
-        self._making: dict[Conditional, asyncio.Task[None]] = {}
+        self._making: dict[Conditional, asyncio.Future[None]] = {}  # the end of that
         self._awaiting: dict[Conditional, asyncio.Future[HullcastError | None]] = {}  # the end of the next run
 
     # --- requests ------------------------------------------------------------------------------------------
@@ -121,8 +123,7 @@ class Evaluating:
             needs += (("subscribe", self._engine.catalogue.tables_named(when)),)
         elif group.trigger.tables:
             needs += (("subscribe", self._engine.catalogue.spelt(group.trigger.tables)),)
-        for action, tables in needs:
-            access.check(action, tables)
+        access.allow(needs)
         if when is not None:
             refuse_views(self._engine, when, access, condition=True)
             condition = self._engine.catalogue.condition_needed(when)
@@ -130,14 +131,13 @@ class Evaluating:
         one = self._conditionals.find(group)
         if one is None:
             one = self._conditionals.make(group, owner, time.monotonic(), time.time(), condition=condition)
-            one.making = True
-            self._making[one] = task = asyncio.create_task(self._begin(one), name="server.condition")
-            task.add_done_callback(lambda task: task.cancelled() or task.exception())  # perhaps nobody waits for it
+            made = self._making[one] = asyncio.get_running_loop().create_future()
+            begin = partial(self._begin, one, made)
+            self._jobs.put(ServerJob(owner, time.monotonic(), 0, None, MAKING, None, begin))
         one.keep_until = max(one.keep_until, time.monotonic() + KEPT_S)
         one.reads = needs[0][1]
-        making = self._making.get(one)
-        if making is not None:
-            await asyncio.shield(making)  # others may wait for it, too
+        if one in self._making:
+            await asyncio.shield(self._making[one])  # others may wait for it, too
         if not one.ready or (one.error is not None and self._conditionals.attends(one) is None):
             await self._next_result(one)
             if one.error is not None and not group.channel and self._conditionals.attends(one) is None:
@@ -156,20 +156,25 @@ class Evaluating:
                 raise
             return known.reads
 
-    async def _begin(self, one: Conditional) -> None:
+    async def _begin(self, one: Conditional, made: asyncio.Future[None]) -> None:
         """Listen to its condition, before it is run for the first time: no change of it is missed."""
-        trigger = one.trigger
+        trigger, one.making = one.trigger, True
         try:
             self._conditionals.follow(one, self._engine.catalogue.followable(trigger.tables))
             if trigger.when is not None:
                 watched = await self._working.do(one.owner, self._watching(one, trigger.when, trigger.parameters))
                 self._conditionals.watch(one, watched)
             self._conditionals.want(one)
+            made.set_result(None)
         except BaseException as error:
             self._conditionals.remove(one)
+            if not isinstance(error, Exception):
+                made.cancel()
+                raise
             if isinstance(error, BadParameter):
-                raise BadParameter(error.position, f"{error.reason} (of the condition)", error.row) from None
-            raise
+                error = BadParameter(error.position, f"{error.reason} (of the condition)", error.row)
+            made.set_exception(error)
+            made.exception()  # perhaps nobody waits for it
         finally:
             one.making = False
             del self._making[one]
@@ -198,22 +203,15 @@ class Evaluating:
     # --- runs ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Let what is due have its turn, until cancelled."""
-        try:
-            while True:
-                due_at = self._conditionals.tick(time.time())
-                for one in self._conditionals.take_due(time.monotonic()):
-                    run = partial(self._take_turn, one)
-                    self._jobs.put(ServerJob(one.owner, time.monotonic(), 0, None, RUNS, None, run, lambda _: None))
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._pause_s(due_at)):
-                        await self._due.wait()
-                self._due.clear()
-        finally:
-            tasks = list(self._making.values())
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        while True:
+            due_at = self._conditionals.tick(time.time())
+            for one in self._conditionals.take_due(time.monotonic()):
+                run = partial(self._take_turn, one)
+                self._jobs.put(ServerJob(one.owner, time.monotonic(), 0, None, RUNS, None, run, lambda _: None))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._pause_s(due_at)):
+                    await self._due.wait()
+            self._due.clear()
 
     def _pause_s(self, due_at: float | None) -> float | None:
         """How long there is nothing to do, unless something happens."""

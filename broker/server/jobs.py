@@ -57,7 +57,6 @@ class Room:
 
     @property
     def all_begin(self) -> bool:
-        """Whether jobs have no turns here."""
         return self.at_once == ANY
 
 
@@ -95,7 +94,6 @@ class ServerJob(Queued):
     timer: asyncio.TimerHandle | None = field(default=None, init=False)  # at its deadline, while it waits
 
     def link_gone(self) -> None:
-        """Nobody takes the answer any more."""
         self.stop()
 
 
@@ -111,16 +109,13 @@ class ByRoute(Generic[T]):
         self._links: dict[int, dict[tuple[int, ...], dict[int, list[T]]]] = {}  # by our own link, route, id
 
     def __len__(self) -> int:
-        """How many requests there are."""
         return sum(len(found) for routes in self._links.values() for ids in routes.values() for found in ids.values())
 
     def add(self, request: Request, thing: T) -> None:
-        """This is done for a request."""
         route = request.route
         self._links.setdefault(route[-1], {}).setdefault(route, {}).setdefault(request.id, []).append(thing)
 
     def discard(self, request: Request, thing: T) -> None:
-        """This is not done any more."""
         route = request.route
         routes = self._links.get(route[-1], {})
         ids = routes.get(route, {})
@@ -170,11 +165,9 @@ class Jobs:
         self._stopped = False
 
     def waiting(self, room: Room) -> int:
-        """Jobs whose turn has not come."""
         return 0 if room.all_begin else len(self._queue(room))
 
     def running(self, room: Room) -> int:
-        """Jobs under way."""
         return len(self._queue(room)) if room.all_begin else self._queue(room).serving
 
     def _queue(self, room: Room) -> FairQueue[ServerJob]:
@@ -319,7 +312,6 @@ class Jobs:
             thing.link_gone()
 
     def withdraw(self, job: ServerJob) -> None:
-        """Nobody needs what a job is for."""
         self.given_up[job.room] += 1
         if job.end is not None:
             self._unnote(job)  # stopped once: a second cancel would break into what it does to end
@@ -328,7 +320,6 @@ class Jobs:
             self._forget(job)
 
     async def stop(self) -> None:
-        """Stop everything; nothing begins any more."""
         self._stopped = True
         for task in list(self._tasks):
             task.cancel()
@@ -379,7 +370,6 @@ class Working:
         return item
 
     def withdraw(self, item: Item) -> None:
-        """The result of some work is no longer needed."""
         self._driver.withdraw(item)
 
     async def do(self, owner: str, work: Work) -> Any:
@@ -426,7 +416,6 @@ class Working:
         self._threads.submit(call).add_done_callback(back)
 
     async def run(self) -> None:
-        """Work until cancelled."""
         try:
             while True:
                 await self._something.wait()
@@ -446,5 +435,4 @@ class Working:
             self._threads.shutdown(wait=not self._driver.away, cancel_futures=True)
 
     def statistics(self) -> DriverStatistics:
-        """A snapshot."""
         return self._driver.statistics()

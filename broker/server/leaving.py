@@ -59,7 +59,6 @@ class Leaving:
                 self._attendance.forgo(install.channel, install.points, until)
 
     def take_back(self, request: Request, owner: str, outcome: Outcome) -> None:
-        """The same for one that was held."""
         self.forgo(outcome)
         for install in outcome.installs:
             self._attendance.shares.release(owner, request.route[1:], install.channel, now=time.monotonic())
@@ -73,7 +72,6 @@ class Leaving:
             self._attendance.shares.release(whole_owner(owner, route), route, channel, count, now)
 
     def links_gone(self, links: Iterable[int], route: tuple[int, ...] = ()) -> None:
-        """Nodes have gone, and all that was installed below them."""
         self._attendance.shares.lose(links, route, time.monotonic())
 
     def forgo_withdrawn(self) -> None:
@@ -126,14 +124,11 @@ SETTLING = OURS._replace(lazy=True)
 
 
 class Housekeeping:
-    """What is under way of it."""
-
     def __init__(self, changing: Changing, commits: Commits, pipeline: Pipeline, working: Working) -> None:
         self._changing, self._commits, self._pipeline, self._working = changing, commits, pipeline, working
         self._settling = False
 
     def on_release(self) -> None:
-        """Go on to let tuples leave, if some are left that must."""
         if not self._settling and self._pipeline.sound and self._changing.unsettled:
             self._settling = True
             self._working.put("streams", self._settle(), self._settled)

@@ -147,11 +147,11 @@ def _conditionals(server: Server) -> list[Metric]:
     return [
         Gauge("hullcast_conditionals", "Different conditional subscriptions.", len(all_)),
         Gauge("hullcast_conditionals_waiting", "Of these, those that are due and wait for their turn.", all_.waiting),
-        Counter("hullcast_conditionals_fired_total", "Changes of conditions, and times that came.", all_.fires),
-        Counter("hullcast_conditionals_runs_total", "Runs of their queries.", all_.runs),
-        Counter("hullcast_conditionals_failed_total", "Runs that gave an error instead of rows.", all_.failures),
-        Counter("hullcast_conditionals_seconds_total", "Time these runs took.", all_.took_s),
-        Counter("hullcast_conditionals_delivered_total", "Results delivered.", all_.delivered),
+        Counter("hullcast_conditionals_fired_total", "Changes of conditions, and times that came.", all_.counts.fires),
+        Counter("hullcast_conditionals_runs_total", "Runs of their queries.", all_.counts.runs),
+        Counter("hullcast_conditionals_failed_total", "Runs that gave an error instead of rows.", all_.counts.failures),
+        Counter("hullcast_conditionals_seconds_total", "Time these runs took.", all_.counts.took_s),
+        Counter("hullcast_conditionals_delivered_total", "Results delivered.", all_.counts.delivered),
     ]
 
 

@@ -48,7 +48,6 @@ class Step(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """About what it holds while it waits."""
         entry = self.outcome.entry
         installs = sum(install.points.nbytes for install in self.outcome.installs)
         return STEP_BYTES + len(self.reply) + installs + (len(entry.payload) if entry is not None else 0)
@@ -101,7 +100,6 @@ class Pipeline:
 
     @property
     def sound(self) -> bool:
-        """Whether steps are taken in, and none has failed."""
         return self.begun and not self.failed.done()
 
     def fail(self, error: BaseException) -> None:
@@ -111,7 +109,6 @@ class Pipeline:
 
     @property
     def full(self) -> bool:
-        """Whether more is waiting for the disk than may."""
         return self.waiting_bytes >= self._limit_bytes
 
     @property
@@ -120,7 +117,6 @@ class Pipeline:
         return self.full or self.stuck is not None
 
     def __iter__(self) -> Iterator[Step]:
-        """All steps that have not left yet."""
         yield from self.behind
         yield from self._syncing
         yield from self._gathering
@@ -145,7 +141,6 @@ class Pipeline:
             self._loop.call_soon(self.start)
 
     def _hurry(self) -> None:
-        """Patience is over."""
         self._later, self._urgent = None, True
         self.start()
 
@@ -299,7 +294,6 @@ class Commits:
             self._put_own(outcome.then, request, patience_s)
 
     def fail(self, error: BaseException) -> None:
-        """Rows have changed without a record of it: the server stops."""
         self._pipeline.fail(error)
 
     # --- room on the disk ------------------------------------------------------------------------------------
@@ -316,7 +310,6 @@ class Commits:
         return self._pipeline.stuck or self._space.log_full(self._pipeline.waiting_bytes)
 
     def check_disk(self) -> None:
-        """DiskFull while there is no room for changes."""
         full = self.disk_full()
         if full is not None:
             raise DiskFull(*full.args)

@@ -60,11 +60,9 @@ class Releases:
 
     @property
     def sending(self) -> bool:
-        """Whether messages are leaving in portions."""
         return self._portions is not None
 
     def release(self, steps: list[Step]) -> None:
-        """Send what a synced group leads to."""
         self._send(steps)
         self._receipts.settle()
         self._leaving.forgo_withdrawn()
@@ -156,14 +154,12 @@ class Releases:
             self._pipeline.fail(error)
 
     def _finish(self) -> None:
-        """Send the other portions, now."""
         while self._portions is not None:
             for portion in self._portions:
                 self._children.deliver(*portion)
             self._send_portion()
 
     def close(self) -> None:
-        """Send all that is left; nothing is sent later."""
         self._finish()
         self._receipts.close()
 
@@ -185,7 +181,6 @@ class OwedReceipts:
             self._due.add(request.route)
 
     def settle(self) -> None:
-        """Send what somebody waits for; the rest when its time has come."""
         due, self._due = self._due, set()
         for route in due:
             self._send(route)
@@ -206,14 +201,12 @@ class OwedReceipts:
             self._answer(Reply(number, route, (), bodies.encode(body)))
 
     def close(self) -> None:
-        """Send what is owed; nothing is sent later."""
         if self._timer is not None:
             self._timer.cancel()
         self._send_all()
 
 
 def _comes_behind(outcome: Outcome) -> bool:
-    """Whether an outcome must not overtake earlier messages."""
     return bool(outcome.ordered or outcome.through or outcome.void or outcome.installs)
 
 

@@ -30,7 +30,6 @@ from hullcast.broker.server.pipeline import Commits, Pipeline
 from hullcast.broker.server.queries import Queries
 from hullcast.broker.server.releases import Releases
 from hullcast.broker.server.retention import Retention
-from hullcast.broker.server.status import server_status
 from hullcast.broker.server.storage import Storage
 from hullcast.broker.server.streams import HiddenStreams, StreamsProcess
 from hullcast.broker.server.subscribing import Subscribing
@@ -82,8 +81,8 @@ class Server:
         engine = self.engine = storage.engine
         self.log = storage.log
         if settings.data is not None:
-            engine.plan_with(stored_coefficients(settings.data))
-        engine.leave_upkeep()
+            engine.channels.coefficients = stored_coefficients(settings.data)
+        engine.channels.at_once = False  # long work is left to `Housekeeping`
         try:
             self.listener = Listener(
                 settings.listen,
@@ -110,7 +109,6 @@ class Server:
         self.hall = Hall(self)
 
     def _make_ways_out(self, settings: ServerSettings) -> None:
-        """What outcomes and subscribers leave by."""
         linger_s = settings.channel_linger_s
         self.pipeline = Pipeline(self.log, settings.pending_bytes)
         self.retention = Retention(settings.retention_bytes)
@@ -126,7 +124,6 @@ class Server:
         self.jobs = Jobs(self.working, self.pipeline.fail)
 
     def _make_changes(self, settings: ServerSettings) -> None:
-        """What changes rows, and streams that follow from them."""
         engine, storage = self.engine, self.storage
         due = self._conditionals_due = asyncio.Event()
         self.conditionals = Conditionals(engine, self.attendance, settings.max_conditionals, due.set)
@@ -140,7 +137,6 @@ class Server:
         self.windows = WindowLimits(engine, settings.stream_window_bytes)
 
     def _make_answers(self, settings: ServerSettings) -> None:
-        """What answers subscriptions and questions."""
         engine, storage = self.engine, self.storage
         known = (self.attendance, self.conditionals)
         self.subscribing = Subscribing(engine, self.epoch, *known, settings, self._make_for)
@@ -155,24 +151,17 @@ class Server:
         )
 
     def _make_for(self, sql: str, owner: str) -> None:
-        """Make what a subscription needs; TooLarge or Overloaded if there is too much of it."""
         self.hidden.make_for(sql, owner)
         self.windows.admit(sql, owner)
 
     now = staticmethod(time.monotonic)
 
-    def status(self) -> dict[str, object]:
-        """Everything there is to show."""
-        return server_status(self)
-
     @property
     def name(self) -> str:
-        """What it is called."""
         return self.settings.name
 
     @property
     def endpoint(self) -> str:
-        """Where children dial."""
         return self.settings.advertise or self.listener.endpoint
 
     async def run(self, started: asyncio.Event | None = None) -> None:
@@ -216,7 +205,7 @@ class Server:
             self.releases.close()
             await self.listener.stop()
             try:
-                if sound and self.pipeline.sound and not self.engine.broken:  # a large batch may be half-way
+                if sound and self.pipeline.sound and not self.engine.changes.broken:  # a large batch may be half-way
                     stopping.busy = "leaving a checkpoint"
                     await self.storage.leave_checkpoint()
             finally:
@@ -253,7 +242,6 @@ class Server:
     # --- called by the children --------------------------------------------------------------------------------
 
     def on_request(self, peer: Peer, request: Request) -> None:
-        """A child, or a client below it, asks for something."""
         self.hall.on_request(request)
 
     def on_quiet(self) -> None:
@@ -283,5 +271,4 @@ class Server:
         return self.missing() or (None if full is None else f"disk full: publishes refused ({full})")
 
     def missing(self) -> str | None:
-        """Why the server cannot serve, if it cannot."""
         return None if self.pipeline.sound else "starting"

@@ -11,33 +11,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hullcast.broker.processes.child import ChildKind, ChildProcess
 from hullcast.broker.queries.derived import is_hidden
 from hullcast.broker.server.making import check_share
+from hullcast.broker.streams import messages
 from hullcast.broker.streams.definition import begins_behind, is_torn, start_of
 from hullcast.broker.streams.joins import DerivedJoins, JoinState, Noted
-from hullcast.broker.streams.messages import (
-    AskPaths,
-    BeginStreams,
-    CloseQuery,
-    GiveWay,
-    OpenQuery,
-    QueryFailed,
-    QueryOpened,
-    QueryPaths,
-    ReleasedTo,
-    StreamResults,
-    StreamsReport,
-    SwitchOperatorPolicy,
-    TimeWord,
-    TookResults,
-)
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.tables.schema import fold
-from hullcast.network.wire.errors import BadSetting, HullcastError, Overloaded, TableInUse, TooLarge, from_wire, to_wire
+from hullcast.network.wire.errors import BadSetting, HullcastError, Overloaded, TooLarge, from_wire, to_wire
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
@@ -101,10 +85,10 @@ class StreamsProcess:
         self._numbered: dict[int, DerivedJoin] = {}  # those that the process knows
         self._numbers = 0
         self._definitions = self._told = -1
-        self._words: dict[str, list[TimeWord]] = {}
-        self._came: deque[StreamResults] = deque()  # results that wait for the disk
+        self._words: dict[str, list[messages.TimeWord]] = {}
+        self._came: deque[messages.StreamResults] = deque()  # results that wait for the disk
         self._taking = False  # the next of them, in the next turn of the event loop
-        self._report = StreamsReport(0, frozenset(), {})
+        self._report = messages.StreamsReport(0, frozenset(), {})
         self._looked_at = 0.0
         self._relaxed_at = 0.0  # until then publishers were not held up, or joins have given way since
         self._writing: asyncio.Task[None] | None = None
@@ -134,7 +118,7 @@ class StreamsProcess:
         if now - self._looked_at >= LOOK_S:
             self._looked_at = now
             for number in self._numbered:
-                self._child.write(AskPaths(number))
+                self._child.write(messages.AskPaths(number))
             self._note_tables()
 
     def _relieve(self, now: float) -> None:
@@ -143,7 +127,7 @@ class StreamsProcess:
         held = self._overload if self._child.spoke else None
         late = held is not None and now - self._relaxed_at >= PATIENCE_S
         if held is not None and late:
-            self._child.write(GiveWay(bool(self._report.full), *to_wire(held)))
+            self._child.write(messages.GiveWay(bool(self._report.full), *to_wire(held)))
         if held is None or late:
             self._relaxed_at = now
 
@@ -178,7 +162,9 @@ class StreamsProcess:
 
     async def _start(self) -> None:
         directory = await self._files()
-        await self._child.start(BeginStreams(str(directory.path), self.policy, self._limit_bytes, self._memory_bytes))
+        await self._child.start(
+            messages.BeginStreams(str(directory.path), self.policy, self._limit_bytes, self._memory_bytes)
+        )
         self._directory = directory
         self._definitions = self._told = -1
         self.on_release()
@@ -188,10 +174,9 @@ class StreamsProcess:
             join.state = JoinState()
         for told in (self._numbered, self._came, self._words, self._tellings):
             told.clear()
-        self._report = StreamsReport(0, frozenset(), {})
+        self._report = messages.StreamsReport(0, frozenset(), {})
 
     async def stop(self) -> None:
-        """End the process, and wait for that."""
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
@@ -216,7 +201,7 @@ class StreamsProcess:
         self._told = synced
         self._tellings.append((synced, self._unread))
         self._words = {name: words[len(due[name]) :] for name, words in self._words.items()}
-        self._child.write(ReleasedTo(synced, said))
+        self._child.write(messages.ReleasedTo(synced, said))
 
     def _write(self) -> None:
         """Replies do not wait for these files (there is no data directory), but the process does."""
@@ -238,7 +223,7 @@ class StreamsProcess:
         joins, later = list(self._joins), False
         for number, join in list(self._numbered.items()):
             if join not in joins:
-                self._child.write(CloseQuery(number))
+                self._child.write(messages.CloseQuery(number))
                 del self._numbered[number]
         for join in joins:
             if not join.state.number and join.stream.store.created > synced:  # what was before it must be on disk
@@ -261,7 +246,7 @@ class StreamsProcess:
         self._numbers += 1
         join.state = JoinState(self._numbers)
         self._numbered[self._numbers] = join
-        self._child.write(OpenQuery(self._numbers, terms, table, start, is_hidden(table.name)))
+        self._child.write(messages.OpenQuery(self._numbers, terms, table, start, is_hidden(table.name)))
 
     def _begin_again(self, join: DerivedJoin) -> None:
         """A query failed: what it needed is no longer there. It goes on from now, and some results are missing; later,
@@ -278,19 +263,17 @@ class StreamsProcess:
     def advanced(self, stream: str, seq: int, reached: float) -> None:
         """A heartbeat: a stream's time has come so far, after all updates up to `seq`."""
         if self._is_read(stream):
-            self._words.setdefault(fold(stream), []).append(TimeWord(seq, reached))
+            self._words.setdefault(fold(stream), []).append(messages.TimeWord(seq, reached))
 
     def _is_read(self, stream: str) -> bool:
-        """Whether the process reads a stream."""
         return any(join.state.number for join in self._joins.reading(stream))
 
     def switch(self, policy: str) -> None:
-        """Let another policy decide which operator runs next."""
         if policy not in OPERATOR_POLICIES:
             raise BadSetting("policy", policy, f"must be one of {', '.join(sorted(OPERATOR_POLICIES))}")
         self.policy = policy
         if self._child.running:
-            self._child.write(SwitchOperatorPolicy(policy))
+            self._child.write(messages.SwitchOperatorPolicy(policy))
 
     def refuse_more(self, table: str) -> None:
         """Overloaded while too much of a stream waits for a join: its publisher tries again."""
@@ -311,18 +294,18 @@ class StreamsProcess:
 
     def _on_message(self, message: object) -> None:
         match message:
-            case StreamResults():
+            case messages.StreamResults():
                 self._came.append(message)
                 self._take_soon()
-            case QueryOpened(number) if number in self._numbered:
+            case messages.QueryOpened(number) if number in self._numbered:
                 self._numbered[number].state.opened = True
-            case QueryFailed(number, code, arguments):
+            case messages.QueryFailed(number, code, arguments):
                 if (join := self._there(number)) is not None:
                     self._failed(join, from_wire(code, arguments))
-            case QueryPaths(number, paths, memory, kept_bytes) if number in self._numbered:
+            case messages.QueryPaths(number, paths, memory, kept_bytes) if number in self._numbered:
                 state = self._numbered[number].state
                 state.paths, state.memory, state.kept_bytes = paths, memory, kept_bytes
-            case StreamsReport():
+            case messages.StreamsReport():
                 self._report = message
                 self._reading_from = message.read or self._reading_from  # 0: it has just begun
                 while self._tellings and self._tellings[0][0] <= message.read:
@@ -358,9 +341,9 @@ class StreamsProcess:
             self._take(self._came.popleft())
             self._take_soon()
 
-    def _take(self, results: StreamResults) -> None:
+    def _take(self, results: messages.StreamResults) -> None:
         """Results become tuples of their stream, if there is still one."""
-        self._child.write(TookResults(results.batch_number))
+        self._child.write(messages.TookResults(results.batch_number))
         join = self._there(results.number)
         if join is None or join.state.failed is not None:
             return
@@ -392,7 +375,6 @@ class StreamsProcess:
         }
 
     def policy_facts(self) -> dict[str, Any]:
-        """The policy in force, what it counts, and all there are with a line about each."""
         counters, counted = self._report.counters, {}
         if busy_s := counters.get("busy_s", 0.0):
             share = 1 - counters["operators_s"] / busy_s
@@ -401,7 +383,6 @@ class StreamsProcess:
         return {"policy": self.policy, "counters": counted, "policies": policies}
 
     def explain(self, table: Table) -> dict[str, Any]:
-        """How a derived stream is computed, or would be."""
         return {**self._joins.explain(table), "policy": self.policy}
 
 
@@ -442,10 +423,9 @@ class HiddenStreams:
 
     def expire(self, now: float) -> None:
         """Drop those that nobody has read for a while; a subscriber that was lost may come back until then."""
-        read = {fold(table) for attending in self._attendance for table in attending.channel.shape.tables}
+        read = self._attendance.tables_read()
         self._deserted = {name: self._deserted.get(name, now) for name in self._names() if fold(name) not in read}
         for name, since in list(self._deserted.items()):
             if now - since >= self._linger_s:
                 del self._deserted[name]
-                with suppress(TableInUse):  # another time
-                    self._changing.execute_own(f'DROP STREAM "{name}"')
+                self._changing.drop_hidden(name)  # another time, if it is in use

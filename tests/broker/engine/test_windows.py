@@ -46,7 +46,7 @@ tuples = st.lists(
 def append(engine: ServedEngine, rows: Any) -> int:
     """Publish as a server does, which lets tuples go later; the first position."""
     columns, absent = rows_to_columns(rows)
-    batch, _ = engine.upsert_encoded("TRADES", [engine.encoded("TRADES", columns, absent)])
+    batch, _ = engine.changes.upsert("TRADES", engine.encoded("TRADES", columns, absent))
     return batch.first_seq
 
 

@@ -55,7 +55,6 @@ class Desk:
             rights=lambda: self.rights,
             attendance=self.attendance,
             wanted=lambda: self.wanted,
-            status=lambda: {"seq": self.engine.seq},
             epoch=b"e" * 16,
             make_for=lambda sql, owner: self.make_for(sql, owner),  # noqa: PLW0108  (a test may replace it)
         )
@@ -153,7 +152,7 @@ def test_a_text_that_its_own_batch_overwrites_is_in_the_log(desk: Desk) -> None:
         logged = bodies.decode(entry.payload)
         assert isinstance(logged, bodies.Publish)
         assert to_list(logged.columns["SECTOR"]) == [f"s{start + i}" for i in range(1000)]
-    assert desk.engine.sweeps
+    assert desk.engine.changes.sweeps
 
 
 def test_a_request_sent_twice_is_applied_once(desk: Desk) -> None:
@@ -338,7 +337,7 @@ def test_partition_numbers_that_somebody_holds_survive_a_sweep(desk: Desk) -> No
     for i in range(12):  # more texts than an interner keeps without looking for dead ones
         desk.publish(*({"SYMBOL": f"{i}-{j}", "SECTOR": f"{i}-{j}"} for j in range(1000)))
         desk.ask(bodies.Delete("STOCK", keys_to_column([f"{i}-{j}" for j in range(1000)]), YOU, i + 1))
-    assert desk.engine.sweeps
+    assert desk.engine.changes.sweeps
     (again,) = desk.subscribe(BY_SECTOR, 0, 9, "TECH").installs
     assert again.points.tolist() == tech.points.tolist()
 
@@ -351,7 +350,7 @@ def test_after_a_sweep_nobody_is_replayed_old_partition_numbers(desk: Desk) -> N
     for i in range(12):
         desk.publish(*({"SYMBOL": f"{i}-{j}", "SECTOR": f"{i}-{j}"} for j in range(1000)))
         desk.ask(bodies.Delete("STOCK", keys_to_column([f"{i}-{j}" for j in range(1000)]), YOU, i + 1))
-    assert desk.engine.sweeps
+    assert desk.engine.changes.sweeps
     assert subscribed(desk.subscribe(BY_SECTOR, 0, 9, "TECH", since=before)).groups[0].snapshot is not None
 
 
@@ -495,7 +494,7 @@ def test_partitions_of_ranges_that_come_in_slices_outlive_sweeps_in_between(
     for i in range(4):
         work.send(None)
         joining.publish({"SYMBOL": "B", "SECTOR": f"another {i}", "PER": 1.0})
-    assert joining.engine.sweeps
+    assert joining.engine.changes.sweeps
     with pytest.raises(StopIteration) as done:
         work.send(None)
     (install,) = done.value.value.installs
