@@ -32,8 +32,14 @@ if TYPE_CHECKING:
     from hullcast.network.wire.arrays import Booleans, Floats
     from hullcast.network.wire.frames import Request
 
+log = logger(__name__)
+
 #: Bytes of ranges handed to a channel in one go, about.
 RANGES_BYTES = 1 << 20
+#: About how long it takes to let tuples leave a window or a stream, once; and how often that is done for one sync.
+SETTLE_COST_S, SETTLED_TOGETHER = 0.002, 4
+#: A request that nobody waits for: to let tuples leave.
+SETTLING = OURS._replace(lazy=True)
 
 
 class Leaving:
@@ -105,22 +111,15 @@ class Leaving:
         coming = {install.channel for step in self._pipeline for install in step.outcome.installs}
         return coming.union(self._children.router.channels())
 
-    def asked(self, channel: int, partitions: Floats) -> Booleans:
-        """Which partition numbers subscribers elsewhere use, including those whose reply has not left yet."""
-        held = self._children.router.partitions_held(channel, partitions)
-        for step in self._pipeline:
-            for install in step.outcome.installs:
-                if install.channel == channel:
-                    held |= np.isin(partitions, install.points[:, -1])
-        return held
 
-
-log = logger(__name__)
-
-#: About how long it takes to let tuples leave a window or a stream, once; and how often that is done for one sync.
-SETTLE_COST_S, SETTLED_TOGETHER = 0.002, 4
-#: A request that nobody waits for: to let tuples leave.
-SETTLING = OURS._replace(lazy=True)
+def partitions_asked(children: Children, pipeline: Pipeline, channel: int, partitions: Floats) -> Booleans:
+    """Which partition numbers subscribers elsewhere use, including those whose reply has not left yet."""
+    held = children.router.partitions_held(channel, partitions)
+    for step in pipeline:
+        for install in step.outcome.installs:
+            if install.channel == channel:
+                held |= np.isin(partitions, install.points[:, -1])
+    return held
 
 
 class Housekeeping:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hullcast.broker.server.attendance import Attendance
@@ -23,7 +24,7 @@ from hullcast.broker.server.evaluating import Evaluating
 from hullcast.broker.server.hall import Hall
 from hullcast.broker.server.history import HistoryReads
 from hullcast.broker.server.jobs import Jobs, Working
-from hullcast.broker.server.leaving import Housekeeping, Leaving
+from hullcast.broker.server.leaving import Housekeeping, Leaving, partitions_asked
 from hullcast.broker.server.making import WindowLimits
 from hullcast.broker.server.nodes import Nodes
 from hullcast.broker.server.pipeline import Commits, Pipeline
@@ -112,13 +113,8 @@ class Server:
         linger_s = settings.channel_linger_s
         self.pipeline = Pipeline(self.log, settings.pending_bytes)
         self.retention = Retention(settings.retention_bytes)
-        self.attendance = Attendance(
-            self.engine,
-            self.retention,
-            linger_s,
-            lambda channel, partitions: self.leaving.asked(channel, partitions),  # noqa: PLW0108  (there is none yet)
-            settings.channels_per_client,
-        )
+        asked = partial(partitions_asked, self.children, self.pipeline)
+        self.attendance = Attendance(self.engine, self.retention, linger_s, asked, settings.channels_per_client)
         self.leaving = Leaving(self.children, self.pipeline, self.attendance, linger_s)
         self.commits = Commits(self.pipeline, self.children, self.leaving, self.storage.space)
         self.jobs = Jobs(self.working, self.pipeline.fail)
