@@ -338,12 +338,10 @@ class Catalogue:
 
 
 def query_name(query: ParsedQuery) -> str:
-    """How a query's channel is, or would be, called."""
     return channel_name(query.shape, query.tables)
 
 
 def joins_streams(query: ParsedQuery) -> bool:
-    """Whether a subscription joins streams with each other or with a table."""
     return query.shape.kind.name == "TUPLES" and query.shape.on is not None
 
 

@@ -373,7 +373,6 @@ class Publishing:
 
 
 def _joined(parts: Sequence[Updates]) -> Updates:
-    """Updates that follow each other as one."""
     slots, existed, exists = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("slots", "existed", "exists")
     )

@@ -145,7 +145,6 @@ class Stream:
                 yield name, window.remove(updates.old[self.store.table.key])
 
     def facts(self) -> dict[str, object]:
-        """For people: what is kept of it, and how far its time has come (microseconds since 1970)."""
         terms, order = self.store.table.stream, self.order
         assert terms is not None, "a stream"
         return {

@@ -64,7 +64,6 @@ class Access:
             raise NotPermitted(sender.name, actions[0])
 
     def sees(self, table: str) -> bool:
-        """Whether the sender may know that there is such a table."""
         sender = self._sender
         return sender.admin or any(sender.may(action, table) for action in TABLE_ACTIONS)
 

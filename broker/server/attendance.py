@@ -152,7 +152,6 @@ class Attending:
 
     @property
     def lingering_ranges(self) -> int:
-        """How many ranges are wanted only because their subscriber may come back."""
         return sum(len(points) for _, points in self.lingering)
 
 

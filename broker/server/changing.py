@@ -386,11 +386,14 @@ class Changing:
     def _let_go(self, table: str, settled: Settled, now: float) -> list[Outcome]:
         """Tuples have left. If the stream itself lets them go, the log first says how far joins are: else a restart
         would take what is gone for something that they have missed."""
-        found = []
+        batch, found = settled.batch, []
+        kind, payload = RecordKind.RESULT, table.encode()
         if settled.removed is not None:
             names = [table, *(made.name for made in self._engine.streams.reading(table))]
-            found += self.note_consumed(names, settled.batch.first_seq)
-        return [*found, self._settled(table, settled, now)]
+            found += self.note_consumed(names, batch.first_seq)
+            kind, payload = RecordKind.BATCH, bodies.encode(Delete(table, settled.removed.astype(np.int64), NOBODY, 0))
+        entry = LogEntry(kind, payload, batch.first_seq, len(batch), NOBODY, 0)
+        return [*found, self._told(b"", entry, batch, now)]
 
     def note_consumed(self, names: Sequence[str], first: int | None = None) -> list[Outcome]:
         """Log how far some derived streams are with their sources, if that is known, and not in the log; before update
@@ -404,14 +407,6 @@ class Changing:
                 payload = StreamGap(stream.store.table.name, "", stream.consumed).encode()
                 found.append(Outcome(b"", LogEntry(RecordKind.CONSUMED, payload, first, 0, NOBODY, 0)))
         return found
-
-    def _settled(self, table: str, settled: Settled, now: float) -> Outcome:
-        batch = settled.batch
-        kind, payload = RecordKind.RESULT, table.encode()
-        if settled.removed is not None:
-            kind, payload = RecordKind.BATCH, bodies.encode(Delete(table, settled.removed.astype(np.int64), NOBODY, 0))
-        entry = LogEntry(kind, payload, batch.first_seq, len(batch), NOBODY, 0)
-        return self._told(b"", entry, batch, now)
 
     # --- derived streams -----------------------------------------------------------------------------------
 

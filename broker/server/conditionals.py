@@ -51,7 +51,7 @@ _ANY = Predicates(np.empty((1, 0)), np.empty((1, 0)), ())
 
 
 @dataclass(slots=True)
-class Counts:
+class TriggerCounts:
     """What one conditional, or all that there ever were, have led to."""
 
     fires: int = 0
@@ -98,7 +98,7 @@ class Conditional:
     fired: int | None = None
     columns: tuple[str, ...] = ()  # of the last result that has rows
     error: HullcastError | None = None  # why the last run gave no rows
-    counts: Counts = field(default_factory=Counts)
+    counts: TriggerCounts = field(default_factory=TriggerCounts)
     refusals: int = 0  # in a row, of a warehouse that was not there
     last: dict[str, Any] = field(default_factory=dict)  # the last run, for people
 
@@ -108,7 +108,6 @@ class Conditional:
 
     @property
     def attended(self) -> Attended:
-        """It as a subscription from elsewhere."""
         return Attended(self.channel, _ANY, self.columns)
 
     def facts(self) -> dict[str, Any]:
@@ -142,7 +141,7 @@ class Conditionals:
         self._watching: dict[str, dict[int, Conditional]] = {}  # by the condition's channel, and its number there
         self._followed: dict[str, _Followed] = {}  # by the table's folded name
         self._later: Ranking[Conditional] = Ranking()  # due and neither queued nor under way, by `not_before`
-        self.counts = Counts()
+        self.counts = TriggerCounts()
 
     def __len__(self) -> int:
         return len(self._named)
@@ -334,7 +333,6 @@ class Conditionals:
         return None if one is None else one.not_before
 
     def postpone(self, one: Conditional, until: float) -> None:
-        """One whose turn has come is not run before that moment."""
         one.queued = False
         self._later.set(one, until)
 
@@ -351,7 +349,6 @@ class Conditionals:
         return fired
 
     def ended(self, one: Conditional, took_s: float, error: HullcastError | None) -> None:
-        """A run gave a result, or an error that is one."""
         one.error, one.refusals = error, 0
         for counts in (one.counts, self.counts):
             counts.runs += 1

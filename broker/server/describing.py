@@ -134,7 +134,6 @@ class Describing:
 
 
 def _definition(view: ViewDefinition, access: Access) -> dict[str, object]:
-    """What a view is made of, as far as the sender may know."""
     names = [table.name for table in view.tables]
     sql = view_text(view) if access.reads(names) else None
     return {"tables": [name for name in names if access.sees(name)], "sql": sql}

@@ -273,7 +273,6 @@ class Evaluating:
             self._commits.change(make)
 
     async def _answer(self, one: Conditional) -> _Answer:
-        """What the warehouse answers, whole; SqlError if that is too large for an event."""
         first, rest = await self._queries.run_once(OWNER.format(one.owner), one.sql, one.parameters)
         parts, size = [first], len(first)
         if rest is not None:

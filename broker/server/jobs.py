@@ -245,7 +245,6 @@ class Jobs:
     # --- running ---------------------------------------------------------------------------------------------
 
     def _begin_next(self, room: Room) -> None:
-        """Begin the job whose turn it is, if there is a place for it."""
         queue = self._queue(room)
         job = queue.next() if queue.serving < room.at_once and not self._stopped else None
         if job is not None:
@@ -293,7 +292,6 @@ class Jobs:
             job.timer.cancel()
 
     def _miss(self, job: ServerJob) -> None:
-        """A job's deadline has passed while it waited."""
         self._forget(job)
         assert job.late is not None, "it has a deadline"
         assert job.refuse is not None, "it waits"

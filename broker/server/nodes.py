@@ -35,8 +35,6 @@ HISTORY = 600
 
 
 class Nodes:
-    """The recent report of each node, and the directory made of them."""
-
     def __init__(self, children: Children, epoch: bytes, server: bytes) -> None:
         self._children, self._epoch, self._server = children, epoch, server
         self._history: deque[tuple[float, int]] = deque(maxlen=HISTORY)  # when everything up to where had been sent

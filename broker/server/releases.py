@@ -49,8 +49,6 @@ class ReleaseObserver(Protocol):
 
 
 class Releases:
-    """Sends what steps lead to, in order, and tells the followers."""
-
     def __init__(
         self, children: Children, pipeline: Pipeline, leaving: Leaving, followers: Sequence[ReleaseObserver]
     ) -> None:

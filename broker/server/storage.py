@@ -205,7 +205,6 @@ class Storage:
             log.error("files not written", extra={"why": str(error), "what": task.get_name()})
 
     def _usable(self) -> DataDirectory | None:
-        """The temporary directory, if its log is whole."""
         return None if self._temporary is None or self._temporary.log.why_broken else self._temporary
 
     async def _begin(self) -> None:
