@@ -33,12 +33,7 @@ from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.tables.store import TableStore
 from hullcast.broker.tables.windows import WindowTable
-from hullcast.network.wire.errors import (
-    BadSetting,
-    InvariantBroken,
-    SqlError,
-    UnknownChannel,
-)
+from hullcast.network.wire.errors import BadSetting, InvariantBroken, SqlError, UnknownChannel
 from hullcast.network.wire.values import keys_to_column, rows_to_columns
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from hullcast.broker.engine.publishing import LargeChange
 from hullcast.broker.engine.stream import nothing_needed
 from hullcast.broker.reformulate.channel import Attended
 from hullcast.broker.reformulate.result import ResultChannel
-from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.sql.query import Shape
 from hullcast.broker.tables.ingest import Encoded, ingest, ingest_keys, ingest_tuples, ingesting
 from hullcast.broker.tables.schema import fold
@@ -141,12 +140,6 @@ class ServedEngine(Engine):
         channel.attended = True
         self._let_go(channel)
         return Attended(channel, predicates, query.columns, parsed.shape.tables)
-
-    def attend(self, sql: str, columns: Sequence[ParameterColumn], count: int = 1) -> Attended:
-        """`attending`, all of it now."""
-        attended: Attended = finish(self.attending(sql, columns, count))
-        attended.channel.want(attended.channel.points_elsewhere(attended.predicates))
-        return attended
 
     def watching(self, sql: str, parameters: Sequence[object]) -> Work:
         """Listen to a subscription here, in the server, without a look at its answer; the result is a WatchedCondition.

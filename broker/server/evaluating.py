@@ -19,18 +19,8 @@ from hullcast.broker.server.jobs import ANY, Awaited, Room, ServerJob
 from hullcast.broker.server.subscribing import refuse_views
 from hullcast.broker.sql.text import check_text, shorten
 from hullcast.network.answers.result import encode_result
-from hullcast.network.wire import bodies, packing
+from hullcast.network.wire import bodies, errors, packing
 from hullcast.network.wire.bodies import Failed
-from hullcast.network.wire.errors import (
-    BadParameter,
-    HullcastError,
-    InvariantBroken,
-    SqlError,
-    Unavailable,
-    UnknownTable,
-    UsageError,
-    to_wire,
-)
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
@@ -85,7 +75,7 @@ class Evaluating:
 
     def __post_init__(self) -> None:
         self._making: dict[Conditional, asyncio.Future[None]] = {}  # the end of that
-        self._awaiting: dict[Conditional, asyncio.Future[HullcastError | None]] = {}  # the end of the next run
+        self._awaiting: dict[Conditional, asyncio.Future[errors.HullcastError | None]] = {}  # the end of the next run
 
     # --- requests ------------------------------------------------------------------------------------------
 
@@ -100,13 +90,13 @@ class Evaluating:
     async def _prepare(self, body: Subscribe, access: Access) -> Prepared:
         groups = [group for group in body.groups if group.trigger is not None]
         found = await asyncio.gather(*(self._make(group, access) for group in groups), return_exceptions=True)
-        prepared: dict[int, Needs | HullcastError] = {}
+        prepared: dict[int, Needs | errors.HullcastError] = {}
         for group, one in zip(groups, found, strict=True):
-            if isinstance(one, tuple | HullcastError):
+            if isinstance(one, tuple | errors.HullcastError):
                 prepared[group.group] = one
             elif isinstance(one, Exception):
                 log.error("conditional subscription failed", exc_info=one)
-                prepared[group.group] = InvariantBroken(f"{type(one).__name__} in a conditional subscription")
+                prepared[group.group] = errors.InvariantBroken(f"{type(one).__name__} in a conditional subscription")
             else:
                 raise one
         return prepared
@@ -150,7 +140,7 @@ class Evaluating:
         results say what is wrong."""
         try:
             return tuple(await self._queries.tables_read(owner, group.sql))
-        except UsageError:
+        except errors.UsageError:
             known = self._conditionals.find(group)
             if known is None or not group.channel:
                 raise
@@ -171,8 +161,8 @@ class Evaluating:
             if not isinstance(error, Exception):
                 made.cancel()
                 raise
-            if isinstance(error, BadParameter):
-                error = BadParameter(error.position, f"{error.reason} (of the condition)", error.row)
+            if isinstance(error, errors.BadParameter):
+                error = errors.BadParameter(error.position, f"{error.reason} (of the condition)", error.row)
             made.set_exception(error)
             made.exception()  # perhaps nobody waits for it
         finally:
@@ -195,7 +185,7 @@ class Evaluating:
         if error is not None:
             raise error
 
-    def _tell(self, one: Conditional, error: HullcastError | None = None) -> None:
+    def _tell(self, one: Conditional, error: errors.HullcastError | None = None) -> None:
         ended = self._awaiting.pop(one, None)
         if ended is not None:
             ended.set_result(error)
@@ -232,10 +222,10 @@ class Evaluating:
         """Run a SELECT once, and deliver what comes of it: rows, or why there are none."""
         began = time.monotonic()
         fired = self._conditionals.begun(one, began)
-        error: HullcastError | None = None
+        error: errors.HullcastError | None = None
         try:
             answer = await self._answer(one)
-        except Unavailable as refusal:
+        except errors.Unavailable as refusal:
             one.refusals += 1
             pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**one.refusals)
             self._conditionals.put_back(one, fired, time.monotonic() + pause_s)
@@ -243,11 +233,11 @@ class Evaluating:
             if one.refusals == REFUSALS:  # they learn that there is something that they do not know yet
                 self._give(one, _told(refusal), fired)
             return
-        except HullcastError as refusal:
+        except errors.HullcastError as refusal:
             error, answer = refusal, _told(refusal)
         except Exception as bug:
             log.exception("conditional subscription failed", extra={"query": shorten(one.sql)})
-            error = InvariantBroken(f"{type(bug).__name__} in a conditional subscription")
+            error = errors.InvariantBroken(f"{type(bug).__name__} in a conditional subscription")
             answer = _told(error)
         took_s = time.monotonic() - began
         self._conditionals.ended(one, took_s, error)
@@ -287,7 +277,7 @@ class Evaluating:
         if size > RESULT_BYTES:
             reason = f"its rows take more than {RESULT_BYTES >> 10} KiB, too much for an event"
             remedy = "aggregate them, add a WHERE or a LIMIT, or subscribe to less and query() the rows at each event"
-            raise SqlError(shorten(one.sql), reason, remedy)
+            raise errors.SqlError(shorten(one.sql), reason, remedy)
         return _packed(parts) if size < LARGE_BYTES else await asyncio.to_thread(_packed, parts)
 
 
@@ -304,8 +294,8 @@ def _packed(parts: list[bytes]) -> _Answer:
     return _Answer(encode_result(parts), tuple(first[1]), last[-1]["seq"])
 
 
-def _told(error: HullcastError) -> _Answer:
+def _told(error: errors.HullcastError) -> _Answer:
     """An error as a result. Whose rights decide which tables it may name is not known here: it names none."""
-    if isinstance(error, UnknownTable):
-        error = UnknownTable(error.table)
-    return _Answer(encode_result([bodies.encode(Failed(*to_wire(error)))]))
+    if isinstance(error, errors.UnknownTable):
+        error = errors.UnknownTable(error.table)
+    return _Answer(encode_result([bodies.encode(Failed(*errors.to_wire(error)))]))

@@ -17,18 +17,8 @@ from hullcast.broker.server.changing import TOGETHER_ROWS
 from hullcast.broker.server.jobs import Room, ServerJob
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.requests import HANDLERS, Lane, check_complete
-from hullcast.network.wire import bodies
+from hullcast.network.wire import bodies, errors
 from hullcast.network.wire.bodies import Failed
-from hullcast.network.wire.errors import (
-    ConnectionLost,
-    HullcastError,
-    InvariantBroken,
-    Overloaded,
-    Unavailable,
-    UnknownTable,
-    UsageError,
-    to_wire,
-)
 from hullcast.network.wire.logs import logger
 from hullcast.network.wire.value_columns import most_rows
 
@@ -79,19 +69,19 @@ class Hall:
             body = bodies.decode(request.body)
             handler = HANDLERS.get(type(body))
             if handler is None or (handler.of_nodes and request.id):  # `Children` lets only nodes omit the id
-                raise UsageError(f"a {type(body).__name__} is not a request of a client")
+                raise errors.UsageError(f"a {type(body).__name__} is not a request of a client")
             self._take(handler, Asked(body, request, access, handler.needed))
         except Exception as error:  # noqa: BLE001  (`refusal` raises it, if the engine's state is in doubt)
-            if unavailable is not None and isinstance(error, HullcastError):
+            if unavailable is not None and isinstance(error, errors.HullcastError):
                 self._commits.refuse(request, unavailable)
             else:
                 self._answer(request, access, self.refusal(error, access))
 
-    def _unavailable(self) -> Unavailable | None:
+    def _unavailable(self) -> errors.Unavailable | None:
         if self.stopping:
-            return ConnectionLost("the server is stopping")
+            return errors.ConnectionLost("the server is stopping")
         if self._pipeline.full:
-            return Overloaded(
+            return errors.Overloaded(
                 "bytes of changes waiting for the disk (pending_bytes)", self._server.settings.pending_bytes
             )
         return None
@@ -168,7 +158,7 @@ class Hall:
                 found = self.refusal(error, access, type(asked.body).__name__)
             self._answer(request, access, found)
 
-        def refuse(error: HullcastError) -> None:
+        def refuse(error: errors.HullcastError) -> None:
             self._answer(request, access, self.refusal(error, access))
 
         now, size = time.monotonic(), len(request.body)
@@ -217,21 +207,21 @@ class Hall:
     def refusal(self, error: Exception, access: Access, what: str = "request") -> Outcome:
         """The answer to a request that cannot be met, or failed by a fault of ours: that is raised if the engine's
         state is in doubt."""
-        if isinstance(error, InvariantBroken) or not isinstance(error, HullcastError):
+        if isinstance(error, errors.InvariantBroken) or not isinstance(error, errors.HullcastError):
             return self._failure(error, what)
         if isinstance(error, PermissionError):
             self.refused += 1
             log.warning("request refused", extra={"why": str(error)})
-        if isinstance(error, UnknownTable):  # it names the tables there are
+        if isinstance(error, errors.UnknownTable):  # it names the tables there are
             known = (table for table in error.known if not is_hidden(table) and access.sees(table))
-            error = UnknownTable(error.table, tuple(known))
-        return Outcome(Failed(*to_wire(error)))
+            error = errors.UnknownTable(error.table, tuple(known))
+        return Outcome(Failed(*errors.to_wire(error)))
 
     def _failure(self, error: Exception, what: str) -> Outcome:
         if self._server.engine.changes.broken:
             raise error
         self.failures += 1
         log.error("request failed", extra={"request": what}, exc_info=error)
-        bug = error if isinstance(error, InvariantBroken) else None
-        bug = bug or InvariantBroken(f"{type(error).__name__} in a {what}; nothing was changed")
-        return Outcome(Failed(*to_wire(bug)))
+        bug = error if isinstance(error, errors.InvariantBroken) else None
+        bug = bug or errors.InvariantBroken(f"{type(error).__name__} in a {what}; nothing was changed")
+        return Outcome(Failed(*errors.to_wire(bug)))

@@ -25,20 +25,8 @@ from hullcast.broker.engine.engine import NO_POSITION
 from hullcast.broker.reformulate.tuples import TuplesChannel
 from hullcast.broker.server.attendance import ASKED
 from hullcast.broker.server.outcome import Outcome
-from hullcast.network.wire import bodies
+from hullcast.network.wire import bodies, errors
 from hullcast.network.wire.columns import concatenate, length, size_bytes, take
-from hullcast.network.wire.errors import (
-    BadSetting,
-    ConnectionLost,
-    HullcastError,
-    InvariantBroken,
-    NotPermitted,
-    Overloaded,
-    TooLarge,
-    Unavailable,
-    UsageError,
-    to_wire,
-)
 from hullcast.network.wire.frames import Install
 from hullcast.network.wire.values import parameter_columns
 
@@ -79,7 +67,7 @@ TRIES = 4
 
 
 #: By the number of a group that is a conditional subscription: what it needs, or why it cannot be subscribed to.
-Prepared: TypeAlias = "Mapping[int, Needs | HullcastError]"
+Prepared: TypeAlias = "Mapping[int, Needs | errors.HullcastError]"
 NOTHING_PREPARED: Prepared = MappingProxyType({})
 
 
@@ -176,9 +164,9 @@ class Subscribing:
                     request.asked.append(one)
                     if one.since is None:
                         yield from self._answer(request, one)
-                except HullcastError as error:  # of several groups, one may be wrong (its table is gone) alone
-                    comes_again = isinstance(error, Unavailable) and group.trigger is not None
-                    if len(body.groups) == 1 or comes_again or isinstance(error, InvariantBroken):
+                except errors.HullcastError as error:  # of several groups, one may be wrong (its table is gone) alone
+                    comes_again = isinstance(error, errors.Unavailable) and group.trigger is not None
+                    if len(body.groups) == 1 or comes_again or isinstance(error, errors.InvariantBroken):
                         raise
                     request.failed.append(_failed(group, error))
                     self._drop(request, group)
@@ -195,9 +183,11 @@ class Subscribing:
     def check_size(self, body: bodies.Subscribe) -> None:
         count, groups, limits = sum(group.count for group in body.groups), len(body.groups), self._settings
         if count > limits.subscribe_rows:
-            raise TooLarge("subscriptions in one request (send several requests)", count, limits.subscribe_rows)
+            raise errors.TooLarge("subscriptions in one request (send several requests)", count, limits.subscribe_rows)
         if groups > limits.subscribe_groups:
-            raise TooLarge("different queries in one request (send several requests)", groups, limits.subscribe_groups)
+            raise errors.TooLarge(
+                "different queries in one request (send several requests)", groups, limits.subscribe_groups
+            )
 
     def _drop(self, request: _Request, group: bodies.Group) -> None:
         for one in [one for one in request.asked if one.group is group]:
@@ -226,16 +216,16 @@ class Subscribing:
         """TooLarge if a request's first answers are too much in any case, Overloaded if they are for now."""
         if request.held_bytes > HELD_BYTES_PER_OWNER:
             what = "bytes of first answers in one request (subscribe to fewer or narrower ranges at a time)"
-            raise TooLarge(what, request.held_bytes, HELD_BYTES_PER_OWNER)
+            raise errors.TooLarge(what, request.held_bytes, HELD_BYTES_PER_OWNER)
         if self._held[request.access.owner] > HELD_BYTES_PER_OWNER:
-            raise Overloaded("bytes of first answers that one client has not fetched", HELD_BYTES_PER_OWNER)
+            raise errors.Overloaded("bytes of first answers that one client has not fetched", HELD_BYTES_PER_OWNER)
         if self._held.total() > HELD_BYTES:
-            raise Overloaded("bytes of first answers that clients have not fetched", HELD_BYTES)
+            raise errors.Overloaded("bytes of first answers that clients have not fetched", HELD_BYTES)
 
     # --- the groups --------------------------------------------------------------------------------------
 
     def _understand(
-        self, group: bodies.Group, request: _Request, since: int | None, prepared: Needs | HullcastError
+        self, group: bodies.Group, request: _Request, since: int | None, prepared: Needs | errors.HullcastError
     ) -> Work:
         """A group's channel (opened if need be), and whether what it missed since then is still here."""
         attended: Attended
@@ -249,20 +239,20 @@ class Subscribing:
             attended = yield from self._engine.attending(group.sql, parameter_columns(group), group.count)
             needs: Needs = (("subscribe", attended.reads),)
             costs: str | None = attended.channel.name
-        elif isinstance(prepared, HullcastError):
+        elif isinstance(prepared, errors.HullcastError):
             raise prepared
         else:
             made = self._conditionals.find(group)
             if made is None or not made.ready:
-                raise ConnectionLost("the conditional subscription has ended meanwhile")
+                raise errors.ConnectionLost("the conditional subscription has ended meanwhile")
             attended, needs, costs = made.attended, prepared, made.condition
         channel = attended.channel
-        refusal: HullcastError | None = None
+        refusal: errors.HullcastError | None = None
         new, most = self._attendance.find(channel.name) is None, self._settings.max_channels
         if group.after is not None and not isinstance(channel, TuplesChannel):
-            refusal = BadSetting("after", group.after, NO_POSITION)
+            refusal = errors.BadSetting("after", group.after, NO_POSITION)
         elif new and len(self._attendance) >= most:
-            refusal = Overloaded("open channels (max_channels): different queries of all clients", most)
+            refusal = errors.Overloaded("open channels (max_channels): different queries of all clients", most)
         if refusal is not None:
             if new:
                 self._engine.forsake(channel.name)
@@ -329,7 +319,7 @@ class Subscribing:
         one.snapshot = parts[0] if len(parts) == 1 else concatenate(parts)
         self._count(request, one, size_bytes(one.snapshot))
         if self._engine.changes.broken:
-            raise InvariantBroken("the engine stopped")
+            raise errors.InvariantBroken("the engine stopped")
 
     def _capture_cost(self, one: _Asked, members: int) -> int:
         channel, after = one.attended.channel, one.group.after
@@ -368,7 +358,9 @@ class Subscribing:
         """A part of first answers that were too large for one reply, if the sender may still have them."""
         body, request = asked.body, self._kept(asked.body.ticket, asked.access.owner)
         if body.part >= len(request.parts):
-            raise UsageError(f"there is no part {body.part} of these answers, only 0 to {len(request.parts) - 1}")
+            raise errors.UsageError(
+                f"there is no part {body.part} of these answers, only 0 to {len(request.parts) - 1}"
+            )
         for one in request.asked:
             request.access.allow(one.needs)
         if body.part >= request.fetched:  # fetching the same part again does not keep them for ever
@@ -378,7 +370,7 @@ class Subscribing:
     def _kept(self, ticket: bytes, owner: str) -> _Request:
         request = self._staged.get(ticket)
         if request is None or request.access.owner != owner:
-            raise UsageError("these staged answers are no longer kept; subscribe again")
+            raise errors.UsageError("these staged answers are no longer kept; subscribe again")
         return request
 
     def expire(self, now: float) -> None:
@@ -399,7 +391,7 @@ class Subscribing:
                 break
             if staged or tries == TRIES - 1:
                 what = "bytes of messages kept for subscribers (retention_bytes)"
-                raise Overloaded(what, self._retention.limit_bytes)
+                raise errors.Overloaded(what, self._retention.limit_bytes)
             for one in stale:
                 yield from self._answer(request, one)
                 self._check_room(request)
@@ -410,7 +402,7 @@ class Subscribing:
         for one in request.asked:
             try:
                 request.access.allow(one.needs)  # it may have taken a while
-            except HullcastError as error:
+            except errors.HullcastError as error:
                 if len(request.asked) == 1:
                     raise
                 request.failed.append(_failed(one.group, error))
@@ -478,13 +470,13 @@ def refuse_views(engine: ServedEngine, sql: str, access: Access, *, condition: b
     names = list(dict.fromkeys(table.name for view in views for table in view.tables))
     try:
         access.check("subscribe", names)
-    except NotPermitted:
+    except errors.NotPermitted:
         names = []
     raise engine.catalogue.not_pushed(views[0], sql, names, condition=condition)
 
 
-def _failed(group: bodies.Group, error: HullcastError) -> bodies.Opened:
-    return bodies.Opened(group.group, 0, (), None, bodies.Failed(*to_wire(error)))
+def _failed(group: bodies.Group, error: errors.HullcastError) -> bodies.Opened:
+    return bodies.Opened(group.group, 0, (), None, bodies.Failed(*errors.to_wire(error)))
 
 
 def _parts(snapshots: list[tuple[int, Columns]], part_bytes: int) -> list[bytes]:
@@ -500,7 +492,7 @@ def _parts(snapshots: list[tuple[int, Columns]], part_bytes: int) -> list[bytes]
         size, total = 0, total + len(parts[-1])
         if total > HELD_BYTES_PER_OWNER:
             what = "bytes of first answers waiting to be fetched (subscribe to less at a time)"
-            raise TooLarge(what, total, HELD_BYTES_PER_OWNER)
+            raise errors.TooLarge(what, total, HELD_BYTES_PER_OWNER)
 
     for group, columns in snapshots:
         for some in _pieces(columns, part_bytes):

@@ -20,6 +20,7 @@ from hullcast.broker.engine.served import ServedEngine
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import BadParameter, BadValue, UsageError
 from hullcast.network.wire.values import from_user, scalars
+from tests.support.engines import attend
 
 PUBLISHER = bytes(range(16))
 COLUMNS = "KXNWJ"
@@ -161,7 +162,7 @@ def test_any_value_from_the_wire_is_taken_or_refused_in_words(engine: ServedEngi
         group = bodies.Group(1, sql, scalars((value,)), 1)
         subscribe: Any = bodies.decode(bodies.encode(bodies.Subscribe((group,))))
         parameters = [[parameter] for parameter in subscribe.groups[0].parameters]
-        attended = tried(lambda sql=sql, parameters=parameters: engine.attend(sql, parameters))  # type: ignore[misc]
+        attended = tried(lambda sql=sql, parameters=parameters: attend(engine, sql, parameters))  # type: ignore[misc]
         if attended is not None:
             engine.forsake(attended.channel.name)
     for sql in READS:

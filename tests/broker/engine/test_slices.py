@@ -33,6 +33,7 @@ from tests.broker.engine import test_streams_machine
 from tests.broker.engine.test_join_machine import JoinHistory
 from tests.broker.engine.test_machine import EngineHistory, check_structures
 from tests.broker.engine.test_streams_machine import Streams, tuples
+from tests.support.engines import attend
 from tests.support.queries import CREATE, KEYS, SEEDS, Asked, row
 from tests.support.stream_oracle import moment
 
@@ -247,7 +248,7 @@ class SlicedStreams(Streams):
         twin.streams["trades"].restore(stream.order.removed, list(stream.order.marks), [])
         twin.start_at(self.engine.seq)
         for channel in self.engine._channels:
-            twin.attend(self.texts[channel.name], [])
+            attend(twin, self.texts[channel.name], [])
         return twin
 
 
@@ -305,8 +306,8 @@ def engine() -> ServedEngine:
 
 
 def test_what_did_not_ask_is_stopped_while_a_batch_is_on_its_way(engine: ServedEngine) -> None:
-    minimum, pairs = "SELECT MIN(Y) FROM T WHERE X BETWEEN ? AND ?", engine.attend(JOIN, [[0], [9]])
-    attended = engine.attend(minimum, [[0], [9]])
+    minimum, pairs = "SELECT MIN(Y) FROM T WHERE X BETWEEN ? AND ?", attend(engine, JOIN, [[0], [9]])
+    attended = attend(engine, minimum, [[0], [9]])
     assert not engine.changes.held()
     work = upserting(engine, "T", rows(7))
     assert engine.changes.held(["t"])
@@ -320,7 +321,7 @@ def test_what_did_not_ask_is_stopped_while_a_batch_is_on_its_way(engine: ServedE
         lambda: engine.upsert("T", rows(1)),
         lambda: engine.delete("U", [1]),
         lambda: engine.subscribe(minimum, 0, 9),
-        lambda: engine.attend("SELECT COUNT(*) FROM T", []),
+        lambda: attend(engine, "SELECT COUNT(*) FROM T", []),
         lambda: engine.query("SELECT * FROM T"),
         lambda: attended.channel.capture(attended.predicates),
         lambda: pairs.channel.capture(pairs.predicates),
@@ -346,12 +347,12 @@ def test_what_did_not_ask_is_stopped_while_a_batch_is_on_its_way(engine: ServedE
 
 
 def test_ranges_wanted_behind_a_batch_are_described_from_there_on(engine: ServedEngine) -> None:
-    first = engine.attend(JOIN, [[0], [9]]).channel
+    first = attend(engine, JOIN, [[0], [9]]).channel
     work = upserting(engine, "T", rows(7))
     next(work)
     engine.upsert("V", [{"K": k, "X": 1} for k in range(5)])
     finish(work)
-    later = engine.attend(JOIN, [[1], [2]])
+    later = attend(engine, JOIN, [[1], [2]])
     assert first.wanted_since(later.channel.points_elsewhere(later.predicates)) == engine.seq == 17
 
 
@@ -476,5 +477,5 @@ def test_large_is_what_takes_long(engine: ServedEngine) -> None:
     engine.execute("CREATE STREAM W (X REAL)")
     assert not engine.changes.is_large("W", 4096)
     for size in (3, 4, 5, 6):
-        engine.attend(f"SELECT MIN(X) FROM W [ROWS {size}]", [])
+        attend(engine, f"SELECT MIN(X) FROM W [ROWS {size}]", [])
     assert engine.changes.is_large("w", 4096)

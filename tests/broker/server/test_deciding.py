@@ -26,6 +26,7 @@ from hullcast.network.wire.errors import Overloaded, from_wire
 from hullcast.network.wire.frames import Origin, Request
 from hullcast.network.wire.packing import Scalar
 from hullcast.network.wire.values import keys_to_column, rows_to_columns, to_list
+from tests.support.engines import attend
 from tests.support.office import Office
 
 TABLE = "CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, RISK REAL, PER REAL, SECTOR TEXT)"
@@ -793,7 +794,7 @@ def test_a_channel_that_closes_does_not_forget_its_ranges_one_by_one(opening: bo
         engine.execute(f"CREATE TABLE {table} (K INTEGER PRIMARY KEY, J INTEGER, A REAL)")
     attendance = Attendance(engine, Retention(0), 0.0, lambda _, partitions: np.ones(len(partitions), np.bool_))
     sql = "SELECT L.K, R.K FROM L JOIN R ON L.J = R.J WHERE L.A BETWEEN ? AND ?"
-    found = engine.attend(sql, [np.arange(5.0), np.arange(5.0) + 1])
+    found = attend(engine, sql, [np.arange(5.0), np.arange(5.0) + 1])
     channel = found.channel
     attending = attendance.attend(channel, channel.name)
     attendance.forgo(attending.number, channel.points_elsewhere(found.predicates), until=1.0)
