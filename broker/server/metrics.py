@@ -131,11 +131,11 @@ def _conditionals(server: Server) -> list[Row]:
     return [
         ("hullcast_conditionals", "Different conditional subscriptions.", len(all_)),
         ("hullcast_conditionals_waiting", "Of these, those that are due and wait for their turn.", all_.waiting),
-        ("hullcast_conditionals_fired_total", "Changes of conditions, and times that came.", all_.fires),
-        ("hullcast_conditionals_runs_total", "Runs of their queries.", all_.runs),
-        ("hullcast_conditionals_failed_total", "Runs that gave an error instead of rows.", all_.failures),
-        ("hullcast_conditionals_seconds_total", "Time these runs took.", all_.took_s),
-        ("hullcast_conditionals_delivered_total", "Results delivered.", all_.delivered),
+        ("hullcast_conditionals_fired_total", "Changes of conditions, and times that came.", all_.counts.fires),
+        ("hullcast_conditionals_runs_total", "Runs of their queries.", all_.counts.runs),
+        ("hullcast_conditionals_failed_total", "Runs that gave an error instead of rows.", all_.counts.failures),
+        ("hullcast_conditionals_seconds_total", "Time these runs took.", all_.counts.took_s),
+        ("hullcast_conditionals_delivered_total", "Results delivered.", all_.counts.delivered),
     ]
 
 

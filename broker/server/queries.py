@@ -126,7 +126,6 @@ class Queries:
     def wait(self, asked: Asked[Query]) -> Awaited:
         """Ask the warehouse when its turn comes."""
         check_text(asked.body.sql)
-        asked.access.check("query")
         arrived, within_s = time.monotonic(), asked.body.deadline_s
         run = partial(self._serve, asked, arrived, self._engine.seq)
         deadline = None if within_s is None else arrived + within_s
@@ -156,7 +155,6 @@ class Queries:
     async def _answer(self, asked: Asked[Query], arrived: float, seq: int) -> bytes:
         """The encoded reply; the rest of it, if there is one, is kept."""
         query, access = asked.body, asked.access
-        access.check("query")
         ticket = os.urandom(TICKET_BYTES)
         terms = (query.freshness, query.deadline_s, query.priority, query.read_set == "consistent")
         ask = Ask(0, access.owner, query.sql, tuple(query.parameters), (), arrived, ticket, *terms)
@@ -304,7 +302,7 @@ class Queries:
         if kept is None or kept.owner != asked.access.owner:
             why = f"it was not fetched for {KEPT_S:g} s, or the connection was lost, or the server was restarted"
             raise AnswerGone(part, why)
-        asked.access.check("query", self._engine.catalogue.spelt(kept.tables))
+        self._check(asked.access, kept.tables)
         if part not in (kept.fetched, kept.fetched + 1) or part < 1:
             raise AnswerGone(part, "portions are fetched in their order")
         return Awaited(FETCHES, partial(self._fetch, kept, part))

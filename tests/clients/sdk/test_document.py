@@ -60,7 +60,7 @@ LIMITS = {
     "tuples that a stream retains": create.MAXIMUM_RETAINED,
     "different windows over streams that are subscribed to": making.MOST_WINDOWS,
     "memory of all these windows, bytes": SERVER.stream_window_bytes,
-    "different joins over streams that are subscribed to": making.MOST_JOINS,
+    "different joins over streams that are subscribed to": streams.MOST_JOINS,
     "results of such a join that are kept for replay": derived.HIDDEN_ROWS,
     "results that one tuple may make in a join over streams": operator.MOST_RESULTS,
     "updates that joins may be behind before their publishers are refused": streams.MOST_BEHIND,
