@@ -70,12 +70,10 @@ class Catalogue:
 
     @property
     def tables(self) -> Mapping[str, Table]:
-        """The tables and streams by their declared names."""
         return {table.name: table for table in self._tables.values()}
 
     @property
     def shown_tables(self) -> Mapping[str, Table]:
-        """Those that users know of."""
         return {name: table for name, table in self.tables.items() if not is_hidden(name)}
 
     def store(self, table: str) -> TableStore:
@@ -92,14 +90,12 @@ class Catalogue:
         raise UnknownTable(name, tuple(self.tables))
 
     def stream(self, name: str) -> Stream:
-        """A stream; SqlError if it is a table."""
         store = self.store(name)
         if fold(name) not in self._streams:
             raise SqlError(store.table.name, "it is a table, not a stream", "only streams have a time")
         return self._streams[fold(name)]
 
     def change(self, statement: Definition) -> None:
-        """Create or drop a table, a stream or a view."""
         match statement:
             case CreateTable():
                 changed = self._create_table(statement)
@@ -217,13 +213,11 @@ class Catalogue:
         return self.spelt(names)
 
     def views_named(self, sql: str) -> list[ViewDefinition]:
-        """The views that occur in a text."""
         if not self.views or sql in self._parsed:  # a subscription reads none
             return []
         return [self.views[name] for name in names_in(sql) if name in self.views]
 
     def tables_of(self, sql: str) -> tuple[str, ...]:
-        """The tables that a subscription reads."""
         return tuple(table.name for table in self.parse(sql).tables)
 
     def tables_named(self, sql: str) -> tuple[str, ...]:
@@ -278,7 +272,6 @@ class Catalogue:
         return hidden.rewritten(stream)
 
     def find(self, query: ParsedQuery) -> Channel | None:
-        """The channel of a query, if it is open."""
         return None if self._not_made(query) else self._channels.find(self.executable(query).shape)
 
     def channel_needed(self, sql: str) -> str:
@@ -345,12 +338,10 @@ class Catalogue:
 
 
 def query_name(query: ParsedQuery) -> str:
-    """How a query's channel is, or would be, called."""
     return channel_name(query.shape, query.tables)
 
 
 def joins_streams(query: ParsedQuery) -> bool:
-    """Whether a subscription joins streams with each other or with a table."""
     return query.shape.kind.name == "TUPLES" and query.shape.on is not None
 
 

@@ -23,22 +23,17 @@ from hullcast.broker.queries.mirror import Mirror
 from hullcast.broker.reformulate.channel import CollectionChannel, SingleChannel
 from hullcast.broker.reformulate.channels import Channels
 from hullcast.broker.reformulate.tuples import TuplesChannel
-from hullcast.broker.scheduling.driver import Until, finish
+from hullcast.broker.scheduling.driver import finish, until
 from hullcast.broker.sql.create import AdvanceStream, parse_statement
 from hullcast.broker.sql.encode import Unfit, encode_instant
 from hullcast.broker.sql.subscription import ParsedQuery
 from hullcast.broker.tables.feed import ChangeFeed
-from hullcast.broker.tables.ingest import Encoded, ingest, ingest_keys, ingest_tuples
+from hullcast.broker.tables.ingest import ingest, ingest_keys, ingest_tuples
 from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.tables.store import TableStore
 from hullcast.broker.tables.windows import WindowTable
-from hullcast.network.wire.errors import (
-    BadSetting,
-    InvariantBroken,
-    SqlError,
-    UnknownChannel,
-)
+from hullcast.network.wire.errors import BadSetting, InvariantBroken, SqlError, UnknownChannel
 from hullcast.network.wire.values import keys_to_column, rows_to_columns
 
 if TYPE_CHECKING:
@@ -120,11 +115,12 @@ class Engine:
         NULL. Tuples that the stream no longer retains go afterwards, by updates of their own.
         """
         columns, absent = rows_to_columns(rows, table, nan)
-        stream = self._streams.get(fold(table)) if self._streams and isinstance(table, str) else None
+        given: object = table
+        stream = self._streams.find(given) if isinstance(given, str) else None
         if stream is None:
             return self._upsert(table, columns, absent)
         self._changes.check_sound()
-        batch, _ = self._append(stream, ingest_tuples(stream.store.table, columns, absent, self._interner))
+        batch, _ = self._changes.upsert(table, ingest_tuples(stream.store.table, columns, absent, self._interner))
         self._settle(stream)
         return batch
 
@@ -132,15 +128,10 @@ class Engine:
         """Rows of a table, or tuples of a stream that have their positions."""
         self._changes.check_sound()
         store = self._catalogue.store(table)
-        stream = self._streams.get(fold(table)) if self._streams else None
+        stream = self._streams.find(table)
         encoded = ingest(store.table, columns, absent, self._interner)
         change = partial(store.apply if stream is None else stream.append, encoded)
         return self._changes.publish(store, change)[0]
-
-    def _append(self, stream: Stream, encoded: Encoded) -> tuple[Batch, Updates]:
-        """Add tuples to a stream: their positions are their sequence numbers."""
-        stream.number(encoded, self._changes.seq + 1)
-        return self._changes.publish(stream.store, partial(stream.append, encoded))
 
     def progress(self, stream: str, timestamp: object) -> None:
         """Say that a stream's time has come to `timestamp` (a datetime, or ISO-8601 text): no earlier tuple follows.
@@ -182,15 +173,15 @@ class Engine:
     def delete(self, table: str, keys: object) -> Batch:
         """Delete rows by primary key (one key or a list). A key that does not exist changes nothing."""
         self._streams.refuse_delete(self._catalogue.store(table).table.name)
-        return self._delete(table, keys_to_column(keys, table))
+        return self._delete(table, keys_to_column(keys, table))[0]
 
-    def _delete(self, table: str, keys: Values) -> Batch:
-        """Rows of a table, or the oldest tuples of a stream."""
+    def _delete(self, table: str, keys: Values) -> tuple[Batch, Updates]:
+        """Rows of a table, or the oldest tuples of a stream; and what that did to the rows."""
         self._changes.check_sound()
         store = self._catalogue.store(table)
-        stream = self._streams.get(fold(table)) if self._streams else None
+        stream = self._streams.find(table)
         codes = ingest_keys(store.table, keys, self._interner)
-        return self._changes.publish(store, partial(store.remove if stream is None else stream.remove, codes))[0]
+        return self._changes.publish(store, partial(store.remove if stream is None else stream.remove, codes))
 
     def query(self, sql: str, *parameters: object) -> QueryRows:
         """Run any SELECT that SQLite understands, once, over the current rows. Rows are named tuples."""
@@ -308,8 +299,7 @@ class Engine:
         """Open the query's channel, some rows at a time: first the window that it reads, then its trees. The result is
         the channel, held so that nobody closes it, or drops its tables: whoever gets it lets go of it (`_let_go`)."""
         tables = {fold(table.name) for table in query.tables}
-        while not self._changes.free(tables):
-            yield Until(partial(self._changes.free, tables))
+        yield from until(partial(self._changes.free, tables))
         with self._changes.using(tables):
             return (yield from self._loading(query))
 

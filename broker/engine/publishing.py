@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hullcast.broker.reformulate.messages import Batch, Messages
-from hullcast.broker.scheduling.driver import Until, finish
+from hullcast.broker.scheduling.driver import finish, until
 from hullcast.broker.tables.ingest import Encoded
 from hullcast.broker.tables.interning import BLOCK
 from hullcast.broker.tables.schema import ColumnType, fold
@@ -41,7 +41,7 @@ from hullcast.network.wire.errors import InvariantBroken, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from hullcast.broker.engine.stream import Stream
+    from hullcast.broker.engine.stream import Stream, Streams
     from hullcast.broker.reformulate.channel import Channel
     from hullcast.broker.reformulate.channels import Channels
     from hullcast.broker.scheduling.driver import Work
@@ -61,10 +61,10 @@ LARGE = 1 << 14
 
 
 class LargeChange(NamedTuple):
-    """What a large batch does to a table, and to which rows: their codes, or work that finds them."""
+    """What a large batch does to a table, and work that finds the codes of its rows."""
 
     store: TableStore
-    coding: Encoded | Work
+    coding: Work
     apply: Callable[[Encoded], Updates]  # to some of the rows; of a stream: to what windows and channels will see
     stream: Stream | None = None
 
@@ -118,7 +118,7 @@ class Publishing:
     def __init__(
         self,
         stores: Mapping[str, TableStore],
-        streams: Mapping[str, Stream],
+        streams: Streams,
         channels: Channels,
         interner: Interner,
         feed: ChangeFeed,
@@ -134,7 +134,6 @@ class Publishing:
 
     @property
     def broken(self) -> bool:
-        """Whether a batch failed half-way."""
         return self._broken is not None
 
     def check_sound(self) -> None:
@@ -175,24 +174,36 @@ class Publishing:
             raise
         return Batch(first_seq, self.seq, messages), updates
 
+    def upsert(self, table: str, encoded: Encoded) -> tuple[Batch, Updates]:
+        """Rows of a table; or tuples of a stream, which get their positions: their sequence numbers. And what that did
+        to the rows."""
+        self.check_sound()
+        stream = self._streams.find(table)
+        if stream is None:
+            store = self._stores[fold(table)]
+            return self.publish(store, partial(store.apply, encoded))
+        stream.number(encoded, self.seq + 1)
+        return self.publish(stream.store, partial(stream.append, encoded))
+
     def _sources(self, store: TableStore, updates: Updates) -> Iterator[tuple[str, Updates]]:
         """What channels read that changed: the table, and windows of it; or a window alone."""
         name = store.table.name
         yield name, updates
-        stream = self._streams.get(fold(name)) if self._streams else None
+        stream = self._streams.find(name)
         if stream is not None and stream.windows:
             stream.drop_windows(self._channels.reading)
             yield from stream.seen(updates)
 
     # --- in slices -----------------------------------------------------------------------------------------
 
-    def is_large(self, store: TableStore, rows: int) -> bool:
-        """Whether a batch of so many rows should be published in slices."""
-        return rows * (1 + len(self._readers(store))) > LARGE
+    def is_large(self, table: str, rows: int) -> bool:
+        """Whether a batch of so many rows of a table should be published in slices; not if there is no such table."""
+        store = self._stores.get(fold(table))
+        return store is not None and rows * (1 + len(self._readers(store))) > LARGE
 
     def _readers(self, store: TableStore) -> list[tuple[str, Channel, int]]:
         """What reads a table, or windows of it."""
-        stream = self._streams.get(fold(store.table.name)) if self._streams else None
+        stream = self._streams.find(store.table.name)
         sources = (store.table.name, *(stream.windows if stream is not None else ()))
         return [(source, *reader) for source in sources for reader in self._channels.reading(source)]
 
@@ -211,12 +222,9 @@ class Publishing:
         self._holds.append(hold)
         try:
             yield 0.0
-            may_begin = partial(self._may_begin, hold)
-            while not may_begin():
-                yield Until(may_begin)
+            yield from until(partial(self._may_begin, hold))
             hold.tables, hold.begun = self._together(hold), True
-            coding = change.coding
-            encoded = coding if isinstance(coding, Encoded) else (yield from coding)
+            encoded = yield from change.coding
             self.check_sound()
             store.check_complete(encoded)
             touched, before = True, self.seq
@@ -298,6 +306,10 @@ class Publishing:
             return bool(self._holds)
         names = set(map(fold, tables))
         return any(self._together(hold) & names for hold in self._holds)
+
+    def freed(self, tables: Iterable[str] | None) -> Work:
+        """Ends when none of these tables is held; None: no table."""
+        return until(lambda: not self.held(tables))
 
     def check_free(self, tables: Iterable[str]) -> None:
         """InvariantBroken if a batch has begun that holds one of these tables: somebody did not ask."""
@@ -382,7 +394,6 @@ class Publishing:
 
 
 def _joined(parts: Sequence[Updates]) -> Updates:
-    """Updates that follow each other as one."""
     slots, existed, exists = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("slots", "existed", "exists")
     )

@@ -13,28 +13,22 @@ from hullcast.broker.engine.publishing import LargeChange
 from hullcast.broker.engine.stream import nothing_needed
 from hullcast.broker.reformulate.channel import Attended
 from hullcast.broker.reformulate.result import ResultChannel
-from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.sql.query import Shape
-from hullcast.broker.tables.ingest import Encoded, ingest, ingest_keys, ingest_tuples, ingesting, joined
+from hullcast.broker.tables.ingest import Encoded, ingest, ingest_keys, ingest_tuples, ingesting
 from hullcast.broker.tables.schema import fold
 from hullcast.network.answers.kinds import KINDS
 from hullcast.network.wire.errors import SqlError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Sequence
 
-    from hullcast.broker.engine.catalogue import Catalogue
-    from hullcast.broker.engine.stream import Needed, Settled, StreamGap, Streams
-    from hullcast.broker.joins.costs import Coefficients
+    from hullcast.broker.engine.stream import Needed, Settled, StreamGap
     from hullcast.broker.reformulate.channel import Channel
     from hullcast.broker.reformulate.messages import Batch
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.sql.encode import ParameterColumn
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.sql.subscription import ParsedQuery
-    from hullcast.broker.tables.feed import ChangeFeed
-    from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.store import Updates
     from hullcast.broker.tables.travel import CodedRows
     from hullcast.network.wire.value_columns import Masks, ValueColumns, Values
@@ -48,41 +42,15 @@ class WatchedCondition(NamedTuple):
 
 
 class ServedEngine(Engine):
-    """The engine of a server. Its users see less: `Engine`.
+    """The engine of a server, which hands out its parts. Its users see less: `Engine`.
 
-    What texts mean, and which tables there are, its `catalogue` knows.
+    What texts mean, and which tables there are, its `catalogue` knows; how changes are on their way, `changes`.
     """
 
     def __init__(self) -> None:
         super().__init__(served=True)
-
-    @property
-    def catalogue(self) -> Catalogue:
-        """The tables, streams and views."""
-        return self._catalogue
-
-    @property
-    def streams(self) -> Streams:
-        """The streams, by folded name."""
-        return self._streams
-
-    @property
-    def broken(self) -> bool:
-        """Whether a batch failed half-way: then nothing is answered any more."""
-        return self._changes.broken
-
-    @property
-    def sweeps(self) -> int:
-        """How often codes and partition numbers were given back: what remembers some must not outlive a sweep."""
-        return self._changes.sweeps
-
-    def plan_with(self, coefficients: Coefficients) -> None:
-        """Choose among the plans of joins by these costs, in channels opened from now on."""
-        self._channels.coefficients = coefficients
-
-    def leave_upkeep(self) -> None:
-        """Let channels opened from now on leave long work for `Channel.upkeep`, which the caller runs now and then."""
-        self._channels.at_once = False
+        self.catalogue, self.streams, self.channels = self._catalogue, self._streams, self._channels
+        self.changes, self.feed, self.interner = self._changes, self._feed, self._interner
 
     def upsert_columns(self, table: str, columns: ValueColumns, absent: Masks | None = None) -> Batch:
         """`upsert` of a batch that is columns as they travel, and masks of the rows that lack some."""
@@ -91,7 +59,7 @@ class ServedEngine(Engine):
     def encoded(self, table: str, columns: ValueColumns, absent: Masks | None) -> Encoded:
         """The codes of a batch, to apply together with others; they hold until something is applied."""
         self._changes.check_sound()
-        judge = ingest_tuples if self._streams and fold(table) in self._streams else ingest
+        judge = ingest if self._streams.find(table) is None else ingest_tuples
         return judge(self._catalogue.store(table).table, columns, absent, self._interner)
 
     def recoded(self, rows: CodedRows) -> Encoded:
@@ -99,35 +67,13 @@ class ServedEngine(Engine):
         self._changes.check_sound()
         return Encoded(rows.recoded(self._interner), partial=False)
 
-    def upsert_encoded(self, table: str, batches: Sequence[Encoded]) -> tuple[Batch, Updates]:
-        """`upsert` of batches that follow each other, as one; and what it did to the rows. Tuples that a stream no
-        longer retains stay until `settle_some`."""
+    def upserting(self, table: str, columns: ValueColumns, absent: Masks | None) -> Work:
+        """A batch in slices, its codes, too; the result is as of `Publishing.upsert`, of the moment of the last slice.
+        Tuples that a stream no longer retains stay until `settle_some`."""
         self._changes.check_sound()
-        store, encoded = self._catalogue.store(table), joined(batches)
-        stream = self._streams.get(fold(table))
-        if stream is not None:
-            return self._append(stream, encoded)
-        return self._changes.publish(store, partial(store.apply, encoded))
-
-    def is_large(self, table: str, rows: int) -> bool:
-        """Whether a batch of so many rows takes long enough for `upserting` or `deleting`."""
-        return self._changes.is_large(self._catalogue.store(table), rows)
-
-    def upserting(self, table: str, batches: Sequence[Encoded]) -> Work:
-        """`upsert_encoded` in slices: the result is the same, as of the moment of the last slice."""
-        return self._upserting(table, joined(batches))
-
-    def upserting_columns(self, table: str, columns: ValueColumns, absent: Masks | None) -> Work:
-        """`upserting` of one batch that has no codes yet: these are found in slices, too."""
-        judge = ingest_tuples if self.is_stream(table) else ingest
-        return self._upserting(
-            table, ingesting(judge, self._catalogue.store(table).table, columns, absent, self._interner)
-        )
-
-    def _upserting(self, table: str, coding: Encoded | Work) -> Work:
-        self._changes.check_sound()
-        store, stream = self._catalogue.store(table), self._streams.get(fold(table))
-        apply = store.apply if stream is None else stream.coming
+        store, stream = self._catalogue.store(table), self._streams.find(table)
+        judge, apply = (ingest, store.apply) if stream is None else (ingest_tuples, stream.coming)
+        coding = ingesting(judge, store.table, columns, absent, self._interner)
         return self._changes.changing(LargeChange(store, coding, apply, stream))
 
     def deleting(self, table: str, keys: Values) -> Work:
@@ -141,23 +87,10 @@ class ServedEngine(Engine):
 
         return self._changes.changing(LargeChange(store, coding(), lambda some: store.remove(some.cells[0])))
 
-    def held(self, tables: Iterable[str] | None = None) -> bool:
-        """Whether a large batch is on its way that holds one of these tables (None: any table): nobody may read or
-        change it, or begin to, before it is free."""
-        return self._changes.held(tables)
-
-    def using(self, tables: Iterable[str]) -> AbstractContextManager[None]:
-        """Read tables that are not held for a while, in slices: large batches wait."""
-        return self._changes.using(tables)
-
-    def is_stream(self, table: str) -> bool:
-        """Whether a table is a stream."""
-        return bool(self._streams) and fold(table) in self._streams
-
     def settle_some(self, table: str, needed: Needed = nothing_needed) -> Settled | None:
         """Let go of some tuples that have become too old, or too many, for a stream or a window of it; None if there
         are none, or no such stream. Tuples that its joins need stay."""
-        stream = self._streams.get(fold(table)) if self._streams else None
+        stream = self._streams.find(table)
         if stream is None:
             return None
         self._changes.check_sound()
@@ -169,8 +102,7 @@ class ServedEngine(Engine):
         encoded = ingest(store.table, rows, None, self._interner)
         self._changes.publish(store, partial(store.apply, encoded))
 
-    def delete_column(self, table: str, keys: Values) -> Batch:
-        """`delete` of a column of keys as it travels."""
+    def delete_column(self, table: str, keys: Values) -> tuple[Batch, Updates]:
         return self._delete(table, keys)
 
     def pass_number(self, count: int = 1) -> int:
@@ -187,16 +119,6 @@ class ServedEngine(Engine):
         if gap.goes_on is not None:
             stream.consumed = stream.logged = gap.goes_on
         return seq
-
-    @property
-    def feed(self) -> ChangeFeed:
-        """What changed, for its followers."""
-        return self._feed
-
-    @property
-    def texts(self) -> Texts:
-        """The texts of all codes in use now, to decode with later."""
-        return self._interner.texts
 
     def start_at(self, seq: int) -> None:
         """Count on from `seq`: the rows loaded so far are those after that update."""
@@ -219,12 +141,6 @@ class ServedEngine(Engine):
         self._let_go(channel)
         return Attended(channel, predicates, query.columns, parsed.shape.tables)
 
-    def attend(self, sql: str, columns: Sequence[ParameterColumn], count: int = 1) -> Attended:
-        """`attending`, all of it now."""
-        attended: Attended = finish(self.attending(sql, columns, count))
-        attended.channel.want(attended.channel.points_elsewhere(attended.predicates))
-        return attended
-
     def watching(self, sql: str, parameters: Sequence[object]) -> Work:
         """Listen to a subscription here, in the server, without a look at its answer; the result is a WatchedCondition.
 
@@ -243,7 +159,6 @@ class ServedEngine(Engine):
             self._let_go(channel)
 
     def unwatch(self, watched: WatchedCondition) -> None:
-        """Listen no longer."""
         self._leave(watched.channel, np.array([watched.listener]))
 
     def open_result(self, name: str) -> ResultChannel:
@@ -254,7 +169,6 @@ class ServedEngine(Engine):
         return channel
 
     def close_result(self, channel: ResultChannel) -> None:
-        """Undo one `open_result`."""
         channel.holders -= 1
         self._channels.close_if_unused(channel)
 

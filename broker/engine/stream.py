@@ -52,12 +52,10 @@ class StreamGap(NamedTuple):
     goes_on: tuple[float, int] | None
 
     def encode(self) -> bytes:
-        """As the log has it."""
         return json.dumps(self).encode()
 
     @classmethod
     def decode(cls, payload: bytes) -> StreamGap:
-        """What `encode` made."""
         stream, why, goes_on = json.loads(payload)
         return cls(stream, why, None if goes_on is None else (float(goes_on[0]), int(goes_on[1])))
 
@@ -75,7 +73,6 @@ class Stream:
         self._turn = 0
 
     def append(self, encoded: Encoded) -> Updates:
-        """Add tuples that have their positions."""
         updates = self.store.apply(encoded)
         self.order.append(updates.new)
         return updates
@@ -98,7 +95,6 @@ class Stream:
         return self.append(encoded)
 
     def remove(self, positions: Floats) -> Updates:
-        """Remove the oldest tuples."""
         updates = self.store.remove(positions)
         self.order.remove(positions)
         return updates
@@ -149,7 +145,6 @@ class Stream:
                 yield name, window.remove(updates.old[self.store.table.key])
 
     def facts(self) -> dict[str, object]:
-        """For people: what is kept of it, and how far its time has come (microseconds since 1970)."""
         terms, order = self.store.table.stream, self.order
         assert terms is not None, "a stream"
         return {
@@ -163,20 +158,19 @@ class Stream:
         }
 
     def memory_bytes(self) -> int:
-        """About what it holds besides its tuples."""
         return self.order.memory_bytes() + sum(window.memory_bytes() for window in self.windows.values())
 
 
 class Streams(dict[str, Stream]):
-    """All streams, by folded name."""
-
     def __init__(self, channels: Channels) -> None:
         super().__init__()
         self._channels = channels
 
+    def find(self, table: str) -> Stream | None:
+        return self.get(fold(table)) if self else None
+
     @property
     def derived(self) -> list[Stream]:
-        """The streams whose tuples are the results of a SELECT."""
         return [stream for stream in self.values() if source(stream.store.table)]
 
     def reading(self, table: str) -> list[Table]:
@@ -198,7 +192,7 @@ class Streams(dict[str, Stream]):
 
     def refuse_publish(self, table: str) -> None:
         """UsageError if nobody may publish to a table, because it is a derived stream."""
-        stream = self.get(fold(table)) if self else None
+        stream = self.find(table)
         if stream is not None and source(stream.store.table):
             name = stream.store.table.name
             raise UsageError(
@@ -207,7 +201,7 @@ class Streams(dict[str, Stream]):
 
     def refuse_delete(self, table: str) -> None:
         """UsageError if nobody may delete rows of a table, because it is a stream."""
-        stream = self.get(fold(table)) if self else None
+        stream = self.find(table)
         if stream is not None:
             name = stream.store.table.name
             remedy = "the oldest go when there are more than WITH (retain_rows = .., retain = '..') allows"

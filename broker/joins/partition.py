@@ -9,8 +9,8 @@ is kept::
                       [4----------14]                            7         [4, 9]
                                        [20---25]                 2         [20, 25]
 
-Two ways, behind one face: `LazyPartition`, which computes everything again when the bound might break, and
-`RefinedPartition`, which then takes O(tau log n).
+When the bound might break, `RefinedPartition` computes the partition again in O(tau log n). (The simple way, which
+sorts all intervals, is the tests': `tests/support/lazy_partition.py`.)
 """
 
 from __future__ import annotations
@@ -266,35 +266,6 @@ class StabbingPartition(ABC):
             free[: len(fresh)], free[len(fresh) : len(fresh) + count] = fresh, self._free[:count]
             self._free, self._figures[_FREE] = free, count + len(fresh)
             self._meets.reserve(len(free))
-
-
-class LazyPartition(StabbingPartition):
-    """The simple lazy strategy: a rebuild sorts all n intervals.
-
-    m is the number of intervals removed that were there at the last rebuild: each lowers tau by at most one. A
-    rebuild comes at the earliest after epsilon * tau0 / (1 + epsilon) changes, so a change costs O(n log n / (epsilon
-    tau)) amortised.
-    """
-
-    def _enter(self, ids: Ints, bulk: bool) -> None:
-        pass
-
-    def _exit(self, ids: Ints) -> None:
-        pass
-
-    def _rebuild(self) -> None:
-        ids = np.flatnonzero(self._labels != NO_GROUP)
-        runs, meets = canonical(self.lows[ids], self.highs[ids])
-        labels = self._labels[ids]
-        numbers = self._install(meets, np.bincount(runs, minlength=len(meets)), (labels, runs, np.ones_like(ids)))
-        self._labels[ids] = numbers[runs]
-        self._counted[ids] = True
-        self._touched.add(ids[labels != self._labels[ids]], len(self._labels))
-
-    def _settle(self) -> None:
-        ids = self._touched.take(len(self._labels))
-        self._settled[ids] = self._labels[ids]
-        self._moved.add(ids, len(self._labels))
 
 
 class RefinedPartition(StabbingPartition):

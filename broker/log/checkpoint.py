@@ -131,8 +131,8 @@ def capturing(engine: ServedEngine, publishers: Publishers, number: Callable[[],
                 room -= copy.take(room)
             if any(copy.rows.left for copy in copies.values()):
                 yield CAPTURE_COST_S
-            elif engine.held():  # rows that nobody may see yet
-                yield Until(lambda: not engine.held())
+            elif engine.changes.held():  # rows that nobody may see yet
+                yield Until(lambda: not engine.changes.held())
             else:
                 stores = ((copy, copy.rows.store) for copy in copies.values())
                 tables = tuple((store.table, *copy.whole(), store.created) for copy, store in stores)
@@ -143,7 +143,9 @@ def capturing(engine: ServedEngine, publishers: Publishers, number: Callable[[],
                     )
                     for name, stream in engine.streams.items()
                 }
-                return CapturedState(number(), engine.seq, tables, engine.texts, publishers.capture(), views, streams)
+                return CapturedState(
+                    number(), engine.seq, tables, engine.interner.texts, publishers.capture(), views, streams
+                )
     finally:
         follower.close()
 

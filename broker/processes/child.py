@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChildKind:
-    """A kind of child process."""
-
     name: str  # in log lines: "<name> process ended"
     called: str  # in errors: "<called> ended"
     module: str  # whose `serve(connection)` it runs
@@ -51,7 +49,6 @@ class ChildKind:
     oom_score: int = 500
 
     def command(self, connection: socket.socket) -> list[str]:
-        """What starts it, with its end of a socket pair."""
         # not -m: what is pickled here names a module by its own name, which then is not __main__
         entry = "from hullcast.broker.processes.entry import main; main()"
         numbers = map(str, (connection.fileno(), self.oom_score, self.niceness))
@@ -59,8 +56,6 @@ class ChildKind:
 
 
 class ChildProcess:
-    """The process of a kind, or none."""
-
     def __init__(self, kind: ChildKind, on_message: Callable[[Any], None], on_gone: Callable[[], None]) -> None:
         """`on_gone` is called when a process ends, by itself or not: what it owes will not come."""
         self._kind, self._on_message, self._on_gone = kind, on_message, on_gone
@@ -79,7 +74,6 @@ class ChildProcess:
 
     @property
     def running(self) -> bool:
-        """Whether there is a process that listens."""
         return self._end is not None
 
     async def start(self, first: object) -> None:
@@ -161,7 +155,6 @@ class ChildProcess:
             self.kill()
 
     def watch(self, now: float) -> None:
-        """Called often: kill a process that hangs."""
         if self._end is None or self._heartbeat is None:
             return
         patience_s = self._kind.silence_s if self.spoke else self._kind.first_word_s
@@ -182,7 +175,6 @@ class ChildProcess:
             self._on_gone()
 
     async def end(self) -> None:
-        """End the process, and wait for that."""
         async with self._changing:
             await self._kill_and_wait()
 

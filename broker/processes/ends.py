@@ -24,7 +24,6 @@ MOST_SHARED = 256
 
 
 def message_bytes(message: object) -> bytes:
-    """A message as it travels."""
     content = pickle.dumps(message, protocol=5)
     return _SIZE.pack(len(content)) + content
 
@@ -37,7 +36,6 @@ class SharedOut:
         self._numbers: dict[int, tuple[int, object]] = {}  # by identity, which is theirs while they are kept here
 
     def message_bytes(self, message: object) -> bytes:
-        """A message as it travels."""
         content = io.BytesIO()
         content.write(bytes(_SIZE.size))
         pickler = pickle.Pickler(content, protocol=5)
@@ -67,7 +65,6 @@ class SharedIn:
         self._things: dict[int, object] = {}
 
     def message(self, content: bytearray) -> Any:
-        """The message that travelled."""
         unpickler = pickle.Unpickler(io.BytesIO(content))
         unpickler.persistent_load = self._thing  # type: ignore[method-assign]  # as documented
         return unpickler.load()
@@ -109,7 +106,6 @@ class BlockingEnd:
         self._written.append(message_bytes(message))
 
     def flush(self) -> None:
-        """Send what was written."""
         if self._written:
             written, self._written = b"".join(self._written), []
             self._connection.sendall(written)

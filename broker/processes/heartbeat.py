@@ -21,8 +21,6 @@ PAUSE_S = 1.0
 
 
 class Heartbeat:
-    """What is known of one life of a child process."""
-
     def __init__(self, process: int, now: float) -> None:
         self._process = process
         self._heard_at = self._looked_at = self._ran_at = now

@@ -61,6 +61,12 @@ def at_once(call: Callable[[], Any], done: WhenDone) -> None:
         done(result, None)
 
 
+def until(comes: Callable[[], bool]) -> Work:
+    """Work that ends when others have done what it waits for."""
+    while not comes():
+        yield Until(comes)
+
+
 def finish(work: Work) -> Any:
     """Do all of some work now; its result."""
     try:

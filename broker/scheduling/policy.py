@@ -8,8 +8,10 @@ from itertools import count
 from math import inf, log2
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from hullcast.network.wire.errors import BadSetting
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
 
 @dataclass(eq=False, slots=True)
@@ -141,3 +143,10 @@ class FairShare:
             kept = sorted(self._given, key=lambda owner: -self.given(owner, now))[: self.MOST_OWNERS // 2]
             self._given = {owner: self._given[owner] for owner in kept}
             self.forgotten += 1
+
+
+def one_of(policies: Collection[str], name: str) -> str:
+    """The name of one of these policies; BadSetting for any other."""
+    if name not in policies:
+        raise BadSetting("policy", name, f"must be one of {', '.join(sorted(policies))}")
+    return name

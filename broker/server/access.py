@@ -5,7 +5,7 @@ Rights are those in force at the moment of the question, however long a request 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar, get_args
 
 from hullcast.network.security.rights import TABLE_ACTIONS, Action, is_public_key
 from hullcast.network.wire.bodies import Body
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hullcast.network.wire.frames import Request
 
 B = TypeVar("B", bound=Body)
+#: What something needs the right to: actions, each on all of some tables; without tables, on any at all.
+Needs: TypeAlias = "tuple[tuple[Action, tuple[str, ...]], ...]"
 
 
 class Access:
@@ -47,6 +49,11 @@ class Access:
         rights = self._rights()
         rights.check(rights.who(self._key, self._name), action, tables)
 
+    def allow(self, needs: Needs) -> None:
+        """NotPermitted unless the sender has all of these rights."""
+        for action, tables in needs:
+            self.check(action, tables)
+
     def check_one_of(self, actions: tuple[Action, ...]) -> None:
         """NotPermitted unless the sender may do one of these (none are named: anything) at least, on some table."""
         sender, actions = self._sender, actions or get_args(Action)
@@ -54,7 +61,6 @@ class Access:
             raise NotPermitted(sender.name, actions[0])
 
     def sees(self, table: str) -> bool:
-        """Whether the sender may know that there is such a table."""
         sender = self._sender
         return sender.admin or any(sender.may(action, table) for action in TABLE_ACTIONS)
 
@@ -65,11 +71,16 @@ class Access:
 
 
 class Asked(NamedTuple, Generic[B]):
-    """What somebody asks for: the body of a request, the request itself, and what its sender may do."""
+    """What somebody asks for: the body of a request, the request itself, what its sender may do, and needs for it."""
 
     body: B
     request: Request
     access: Access
+    needs: Callable[[B], Needs]  # as its row in broker/server/requests.py says
+
+    def allow(self) -> None:
+        """NotPermitted unless the sender may have what it asks for."""
+        self.access.allow(self.needs(self.body))
 
 
 def whole_owner(owner: str, route: tuple[int, ...]) -> str:

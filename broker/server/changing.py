@@ -18,6 +18,7 @@ from hullcast.broker.reformulate.tuples import TuplesChannel
 from hullcast.broker.server.outcome import LogEntry, Outcome
 from hullcast.broker.sql.create import AdvanceStream, CreateDerived, CreateTable, DropTable, parse_statement
 from hullcast.broker.sql.view import DropView
+from hullcast.broker.tables.ingest import joined
 from hullcast.broker.tables.schema import POSITION, fold
 from hullcast.broker.tables.travel import published
 from hullcast.network.wire import bodies
@@ -44,10 +45,10 @@ if TYPE_CHECKING:
     from hullcast.broker.reformulate.messages import Batch
     from hullcast.broker.reformulate.result import Result, ResultChannel
     from hullcast.broker.scheduling.driver import Work
-    from hullcast.broker.server.access import Access, Asked
+    from hullcast.broker.server.access import Asked
     from hullcast.broker.server.attendance import Attendance
-    from hullcast.broker.server.commits import Commits
     from hullcast.broker.server.conditionals import Conditionals
+    from hullcast.broker.server.pipeline import Commits
     from hullcast.broker.server.streams import StreamsProcess
     from hullcast.broker.sql.create import Definition
     from hullcast.broker.streams.messages import MadeTuples
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.store import Updates
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.columns import Columns
-    from hullcast.network.wire.frames import Request
 
 #: Rows of publishes that become one batch: more would gain nothing, and the loop stands still while they are applied.
 TOGETHER_ROWS = 4096
@@ -88,7 +88,6 @@ class _Ready(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many."""
         return int(self.encoded.cells.shape[1])
 
 
@@ -102,7 +101,6 @@ class _Run:
     latest: dict[bytes, int] = field(default_factory=dict)  # by publisher, the number of its last one here
 
     def add(self, ready: _Ready) -> None:
-        """One more."""
         self.table = ready.arrived.body.table
         self.ready.append(ready)
         self.rows += ready.rows
@@ -124,7 +122,7 @@ class Changing:
     _door: Commits  # for changes that nobody asked for
 
     def __post_init__(self) -> None:
-        self._sweeps, self._retention = self._engine.sweeps, self._attendance.retention
+        self._sweeps, self._retention = self._engine.changes.sweeps, self._attendance.retention
         #: By publisher, its changes that are not done at once, in the order in which they came.
         self._lines: dict[bytes, dict[int, None]] = {}
         #: Streams that may have tuples to let go of. All of them at first: a crash may have come in between.
@@ -146,7 +144,6 @@ class Changing:
                 del self._lines[publisher]
 
     def is_behind(self, asked: Asked[Any]) -> bool:
-        """Whether a change must wait until others of its publisher are done."""
         line = self._lines.get(self._publisher(asked)) if self._lines and asked.body.publisher != NOBODY else None
         return line is not None and next(iter(line)) != id(asked)
 
@@ -155,26 +152,26 @@ class Changing:
 
     # --- changes that come alone ---------------------------------------------------------------------------
 
-    def change(self, asked: Asked[Delete] | Asked[Execute], now: float) -> Outcome:
-        """Apply a change that comes alone."""
-        body, request, access = asked
-        publisher, before = _scoped(access.public, body.publisher), self._engine.seq
-        answered = self._publishers.judge(publisher, body.number, request.after, request.again)
+    def change(self, asked: Asked[Any], now: float) -> Outcome:
+        body, publisher, before = asked.body, self._publisher(asked), self._engine.seq
+        if isinstance(body, Publish):
+            (outcome,) = self.publish([asked], now)
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+        answered = self._answered(asked, publisher)
         if answered is not None:
-            return Outcome(Done(*answered))
+            return answered
         try:
             if isinstance(body, Execute):
+                asked.allow()
                 statement = parse_statement(body.sql)
                 _refuse_hidden(statement)
-                if isinstance(statement, AdvanceStream):
-                    access.check("publish", (statement.name,))
-                else:
-                    access.check("admin")
                 if not isinstance(statement, DropTable | DropView):  # these make room
                     self._door.check_disk()
                 return self._execute(body, statement, publisher, now)
-            self._check_delete(body, access)
-            return self._delete(body, request.body, publisher, now)
+            self._check(asked)
+            return self._changed(asked, publisher, *self._engine.delete_column(body.table, body.keys), now)
         except HullcastError as error:
             self.refused(asked, error)
             raise
@@ -189,14 +186,28 @@ class Changing:
         if not comes_again and not isinstance(error, Unavailable):
             self._publishers.refused(_scoped(asked.access.public, asked.body.publisher), asked.body.number)
 
-    def _check_delete(self, body: Delete, access: Access) -> None:
-        """Raises why rows cannot be removed, whatever their keys."""
-        table, keys = body.table, len(body.keys)
-        access.check("publish", (table,))
-        self._engine.streams.refuse_delete(table)
-        self._door.check_disk()
-        if keys > self._most_rows:
-            raise TooLarge("keys in one batch (send smaller batches)", keys, self._most_rows)
+    def _answered(self, asked: Asked[Any], publisher: bytes) -> Outcome | None:
+        """The receipt of a change that was applied before; raises why it is not its turn."""
+        body, request = asked.body, asked.request
+        answered = self._publishers.judge(publisher, body.number, request.after, request.again)
+        return None if answered is None else Outcome(Done(*answered))
+
+    def _check(self, asked: Asked[Any]) -> None:
+        asked.allow()
+        body, streams, most = asked.body, self._engine.streams, self._most_rows
+        if isinstance(body, Publish):
+            streams.refuse_publish(body.table)
+            self._door.check_disk()
+            self._joins.refuse_more(body.table)
+            what, rows = "rows", most_rows(body.columns)
+            if asked.request.apart:
+                most = max(most, APART_ROWS)
+        else:
+            streams.refuse_delete(body.table)
+            self._door.check_disk()
+            what, rows = "keys", len(body.keys)
+        if rows > most:
+            raise TooLarge(f"{what} in one batch (send smaller batches)", rows, self._most_rows)
 
     # --- publishes ---------------------------------------------------------------------------------------
 
@@ -241,17 +252,16 @@ class Changing:
         """Judge a publish behind those of the run; the outcome, if it was applied before. None if the run must come
         first: this one is in it already and was sent again, or is refused, which must not count while an earlier one of
         its publisher may still have to come again."""
-        body, request, access = one
-        publisher = _scoped(access.public, body.publisher)
+        body, publisher = one.body, self._publisher(one)
         before = run.latest.get(publisher, -1)
         if body.number <= before:
             return None
-        if before < 0 or request.after > before:  # else it waits for one of the run, and that is before it
-            answered = self._publishers.judge(publisher, body.number, request.after, request.again)
+        if before < 0 or one.request.after > before:  # else it waits for one of the run, and that is before it
+            answered = self._answered(one, publisher)
             if answered is not None:
-                return Outcome(Done(*answered))
+                return answered
         try:
-            self._check(body, request, access)
+            self._check(one)
             return _Ready(place, one, publisher, self._engine.encoded(body.table, body.columns, body.absent))
         except HullcastError as error:
             if before >= 0:
@@ -259,43 +269,30 @@ class Changing:
             self.refused(one, error)
             raise
 
-    def _check(self, body: Publish, request: Request, access: Access) -> None:
-        """Raises why a publish is refused, whatever its values."""
-        access.check("publish", (body.table,))
-        self._engine.streams.refuse_publish(body.table)
-        self._door.check_disk()
-        self._joins.refuse_more(body.table)
-        rows, most = most_rows(body.columns), self._most_rows
-        if rows > most and not (request.apart and rows <= APART_ROWS):
-            raise TooLarge("rows in one batch (send smaller batches)", rows, most)
-
     def is_large(self, body: Publish | Delete, rows: int) -> bool:
         """Whether a change of so many rows takes so long that others must have their turns in between."""
-        known = rows > LEAST_LARGE and fold(body.table) in self._engine.catalogue.stores
-        return known and self._engine.is_large(body.table, rows)
+        return rows > LEAST_LARGE and self._engine.changes.is_large(body.table, rows)
 
     def change_in_slices(self, asked: Asked[Publish] | Asked[Delete], now: Callable[[], float]) -> Work:
         """Apply a large change in slices, and all of it in the last: the result is its Outcome. Nobody else changes or
         reads its table meanwhile; whoever holds the table comes first."""
-        body, request, access = asked
-        publisher = self._publisher(asked)
-        answered = self._publishers.judge(publisher, body.number, request.after, request.again)
+        body, publisher = asked.body, self._publisher(asked)
+        answered = self._answered(asked, publisher)
         if answered is not None:
-            return Outcome(Done(*answered))
+            return answered
         try:
+            self._check(asked)
             if isinstance(body, Publish):
-                self._check(body, request, access)
                 yield from self._settled_before(body.table, now)
-                work = self._engine.upserting_columns(body.table, body.columns, body.absent)
+                work = self._engine.upserting(body.table, body.columns, body.absent)
             else:
-                self._check_delete(body, access)
                 work = self._engine.deleting(body.table, body.keys)
             batch, updates = yield from work
         except HullcastError as error:
             self.refused(asked, error)
             raise
         finally:
-            if self._engine.is_stream(body.table):
+            if self._engine.streams.find(body.table) is not None:
                 self._unsettled[fold(body.table)] = None
         try:
             return self._changed(asked, publisher, batch, updates, now())
@@ -317,7 +314,7 @@ class Changing:
         self._publishers.applied(publisher, body.number, first, last)
         deleted = None if isinstance(body, Publish) else int(updates.existed.sum())
         if isinstance(body, Publish):
-            payload = self._recorded(body, updates.new, first, self._engine.texts) or payload
+            payload = self._recorded(body, updates.new, first, self._engine.interner.texts) or payload
         entry = LogEntry(RecordKind.BATCH, payload, first, len(batch), publisher, body.number)
         return self._told(Done(first, last, deleted), entry, batch, now, body.table)
 
@@ -325,18 +322,18 @@ class Changing:
         """Apply a run as one batch; where the table refuses that, one by one. Returns an empty run."""
         before = self._engine.seq
         try:
-            texts = self._engine.texts  # before a sweep, which may follow the batch
-            batch, updates = self._engine.upsert_encoded(run.table, [ready.encoded for ready in run.ready])
+            texts = self._engine.interner.texts  # before a sweep, which may follow the batch
+            batch, updates = self._engine.changes.upsert(run.table, joined([ready.encoded for ready in run.ready]))
         except Exception as error:
-            if self._engine.broken or self._engine.seq != before:
+            if self._engine.changes.broken or self._engine.seq != before:
                 raise
             self._apply_singly(run, error, outcomes, now)
             return _Run()
-        first, is_stream = batch.first_seq, self._engine.is_stream(run.table)
+        first, is_stream = batch.first_seq, self._engine.streams.find(run.table) is not None
         for ready in run.ready:
-            (body, request, _), last = ready.arrived, first + ready.rows - 1
+            body, last = ready.arrived.body, first + ready.rows - 1
             self._publishers.applied(ready.publisher, body.number, first, last)
-            payload = request.body
+            payload = ready.arrived.request.body
             if is_stream or ready.encoded.partial:
                 cells = updates.new[:, first - batch.first_seq : last - batch.first_seq + 1]
                 payload = self._recorded(body, cells, first, texts) or payload
@@ -371,7 +368,6 @@ class Changing:
 
     @property
     def unsettled(self) -> bool:
-        """Whether there may be something for `settle`."""
         return bool(self._unsettled)
 
     def settle(self, now: float) -> list[Outcome]:
@@ -379,7 +375,7 @@ class Changing:
         while self._unsettled:
             name = next(iter(self._unsettled))
             del self._unsettled[name]
-            if self._engine.held((name,)):  # whoever holds it will say so again
+            if self._engine.changes.held((name,)):  # whoever holds it will say so again
                 continue
             settled = self._engine.settle_some(name, self._joins.needs)
             if settled is not None:
@@ -390,11 +386,14 @@ class Changing:
     def _let_go(self, table: str, settled: Settled, now: float) -> list[Outcome]:
         """Tuples have left. If the stream itself lets them go, the log first says how far joins are: else a restart
         would take what is gone for something that they have missed."""
-        found = []
+        batch, found = settled.batch, []
+        kind, payload = RecordKind.RESULT, table.encode()
         if settled.removed is not None:
             names = [table, *(made.name for made in self._engine.streams.reading(table))]
-            found += self.note_consumed(names, settled.batch.first_seq)
-        return [*found, self._settled(table, settled, now)]
+            found += self.note_consumed(names, batch.first_seq)
+            kind, payload = RecordKind.BATCH, bodies.encode(Delete(table, settled.removed.astype(np.int64), NOBODY, 0))
+        entry = LogEntry(kind, payload, batch.first_seq, len(batch), NOBODY, 0)
+        return [*found, self._told(b"", entry, batch, now)]
 
     def note_consumed(self, names: Sequence[str], first: int | None = None) -> list[Outcome]:
         """Log how far some derived streams are with their sources, if that is known, and not in the log; before update
@@ -409,21 +408,12 @@ class Changing:
                 found.append(Outcome(b"", LogEntry(RecordKind.CONSUMED, payload, first, 0, NOBODY, 0)))
         return found
 
-    def _settled(self, table: str, settled: Settled, now: float) -> Outcome:
-        batch = settled.batch
-        kind, payload = RecordKind.RESULT, table.encode()
-        if settled.removed is not None:
-            kind, payload = RecordKind.BATCH, bodies.encode(Delete(table, settled.removed.astype(np.int64), NOBODY, 0))
-        entry = LogEntry(kind, payload, batch.first_seq, len(batch), NOBODY, 0)
-        return self._told(b"", entry, batch, now)
-
     # --- derived streams -----------------------------------------------------------------------------------
 
     def append(self, stream: str, made: MadeTuples, now: float) -> Outcome:
-        """Add results to the derived stream that they are of."""
         rows = made.tuples
         payload = positioned(made.record, rows, self._engine.seq + 1)
-        batch, _ = self._engine.upsert_encoded(stream, [self._engine.recoded(made.rows)])
+        batch, _ = self._engine.changes.upsert(stream, self._engine.recoded(made.rows))
         entry = LogEntry(RecordKind.BATCH, payload, batch.first_seq, rows, NOBODY, 0)
         return replace(self._told(b"", entry, batch, now, stream), then=self._follow(stream, rows, now))
 
@@ -455,26 +445,18 @@ class Changing:
         self._door.change(make)
 
     def _recorded(self, body: Publish, cells: Floats, first: int, texts: Texts) -> bytes:
-        """What the log has of a publish, if not itself: tuples have their positions, rows what they lacked. Else empty,
-        and where no record can hold that."""
-        lacks = len(self._engine.catalogue.store(body.table).table.columns) - len(body.columns)
-        is_stream = self._engine.is_stream(body.table)
-        if body.absent or lacks > is_stream:
-            return self._whole(body, cells, texts)
-        if not is_stream:
-            return b""
-        alone = not any(map(is_values, body.columns.values()))
-        positions = first if alone else np.arange(first, first + cells.shape[1])
-        return bodies.encode(replace(body, columns={**body.columns, POSITION.name: positions}), LOGGED)
-
-    def _whole(self, body: Publish, cells: Floats, texts: Texts) -> bytes:
-        """A publish of rows that lack columns, with the rows as they are after it: so each record of the log says
-        what its rows became, whatever was there before. Empty if no record can hold that."""
-        rows = published(self._engine.catalogue.store(body.table).table, cells, texts)
-        try:
-            return bodies.encode(replace(body, columns=rows, absent=None), LOGGED)
-        except TooLarge:
-            return b""
+        """What the log has of a publish, if not itself: tuples have their positions, and rows that lacked columns are
+        as they became, whatever was there before. Else empty, and where no record can hold such rows."""
+        table = self._engine.catalogue.store(body.table).table
+        is_stream = table.stream is not None
+        if body.absent or len(table.columns) - len(body.columns) > is_stream:
+            with suppress(TooLarge):
+                return bodies.encode(replace(body, columns=published(table, cells, texts), absent=None), LOGGED)
+        elif is_stream:
+            alone = not any(map(is_values, body.columns.values()))
+            positions = first if alone else np.arange(first, first + cells.shape[1])
+            return bodies.encode(replace(body, columns={**body.columns, POSITION.name: positions}), LOGGED)
+        return b""
 
     def _apply_singly(self, run: _Run, error: Exception, outcomes: list[Outcome | Exception], now: float) -> None:
         """A batch was refused, and nothing changed: whose fault it is shows when they come one by one."""
@@ -520,15 +502,6 @@ class Changing:
 
     # --- others ------------------------------------------------------------------------------------------
 
-    def _delete(self, body: Delete, payload: bytes, publisher: bytes, now: float) -> Outcome:
-        before = self._engine.rows(body.table)
-        batch = apply_batch(self._engine, body)
-        first, last = batch.first_seq, batch.last_seq
-        self._publishers.applied(publisher, body.number, first, last)
-        entry = LogEntry(RecordKind.BATCH, payload, first, len(batch), publisher, body.number)
-        done = Done(first, last, before - self._engine.rows(body.table))
-        return self._told(done, entry, batch, now, body.table)
-
     def _execute(self, body: Execute, statement: Definition | AdvanceStream, publisher: bytes, now: float) -> Outcome:
         if isinstance(statement, AdvanceStream):
             self._engine.streams.refuse_publish(statement.name)
@@ -543,7 +516,10 @@ class Changing:
             if self._conditionals.is_followed(statement.name):
                 name = self._engine.catalogue.store(statement.name).table.name
                 raise TableInUse(name, ("its changes (when=)",))
-            self._drop_hidden(statement.name)
+            read = self._attendance.tables_read()
+            for name in joins:
+                if fold(name) not in read:
+                    self.drop_hidden(name)
         self._engine.execute(body.sql)
         first, last = self._engine.seq + 1, self._engine.seq
         self._publishers.applied(publisher, body.number, first, last)
@@ -554,18 +530,14 @@ class Changing:
             then = self._follow(statement.name, 0, now)
         return Outcome(Done(first, last), entry, then=then)
 
-    def _drop_hidden(self, table: str) -> None:
-        """Drop the joins of subscriptions that are made of a table or stream, if nobody reads them."""
-        read = {fold(source) for attending in self._attendance for source in attending.channel.shape.tables}
-        for made in self._engine.streams.reading(table):
-            if is_hidden(made.name) and fold(made.name) not in read:
-                with suppress(TableInUse):
-                    self.execute_own(f'DROP STREAM "{made.name}"')
+    def drop_hidden(self, stream: str) -> None:
+        with suppress(TableInUse):
+            self.execute_own(f'DROP STREAM "{stream}"')
 
     def forget_swept(self) -> None:
         """After a sweep, earlier messages may name partitions by numbers that others have now."""
-        if self._engine.sweeps != self._sweeps:
-            self._sweeps = self._engine.sweeps
+        if self._engine.changes.sweeps != self._sweeps:
+            self._sweeps = self._engine.changes.sweeps
             for attending in self._attendance:
                 if attending.spec.partitioned:
                     self._retention.forget(attending.number, self._engine.seq)
@@ -583,25 +555,19 @@ def _refuse_hidden(statement: Definition | AdvanceStream) -> None:
 _NOT_YET = InvariantBroken("a publish without an outcome")
 
 
-def apply_batch(engine: ServedEngine, body: Publish | Delete) -> Batch:
-    """Apply a published batch."""
-    if isinstance(body, Publish):
-        return engine.upsert_columns(body.table, body.columns, body.absent)
-    return engine.delete_column(body.table, body.keys)
-
-
 def apply_record(engine: ServedEngine, record: Record) -> None:
-    """Do once more what a record of the log did."""
-    if record.kind is RecordKind.STATEMENT:
-        engine.execute(record.payload.decode())
-        return
-    if record.kind is RecordKind.RESULT:
-        engine.pass_number(record.count)
-        return
-    if record.kind is RecordKind.CONSUMED:
-        engine.streams.restore_consumed(record.payload)
-        return
-    if record.kind is RecordKind.GAP:
-        engine.mark_gap(StreamGap.decode(record.payload))
-        return
-    apply_batch(engine, decode_batch(record.payload))
+    match record.kind:
+        case RecordKind.STATEMENT:
+            engine.execute(record.payload.decode())
+        case RecordKind.RESULT:
+            engine.pass_number(record.count)
+        case RecordKind.CONSUMED:
+            engine.streams.restore_consumed(record.payload)
+        case RecordKind.GAP:
+            engine.mark_gap(StreamGap.decode(record.payload))
+        case _:
+            body = decode_batch(record.payload)
+            if isinstance(body, Publish):
+                engine.upsert_columns(body.table, body.columns, body.absent)
+            else:
+                engine.delete_column(body.table, body.keys)

@@ -23,8 +23,8 @@ import numpy as np
 
 from hullcast.broker.reformulate.channel import Attended
 from hullcast.broker.scheduling.ranking import Ranking
+from hullcast.broker.server.attendance import ASKED
 from hullcast.broker.server.making import check_share
-from hullcast.broker.server.shares import ASKED
 from hullcast.broker.sql.query import Predicates
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
@@ -48,6 +48,20 @@ if TYPE_CHECKING:
 KEPT_S = 10.0
 #: All predicates of a result's subscribers: there is nothing to tell them apart by.
 _ANY = Predicates(np.empty((1, 0)), np.empty((1, 0)), ())
+
+
+@dataclass(slots=True)
+class TriggerCounts:
+    """What one conditional, or all that there ever were, have led to."""
+
+    fires: int = 0
+    runs: int = 0
+    failures: int = 0
+    delivered: int = 0
+    took_s: float = 0.0  # all runs
+
+    def shown(self) -> dict[str, Any]:
+        return {"fired": self.fires, "runs": self.runs, "failed": self.failures, "delivered": self.delivered}
 
 
 @dataclass(slots=True, eq=False)
@@ -84,44 +98,32 @@ class Conditional:
     fired: int | None = None
     columns: tuple[str, ...] = ()  # of the last result that has rows
     error: HullcastError | None = None  # why the last run gave no rows
-    fires: int = 0
-    runs: int = 0
-    failures: int = 0
-    delivered: int = 0
+    counts: TriggerCounts = field(default_factory=TriggerCounts)
     refusals: int = 0  # in a row, of a warehouse that was not there
-    took_s: float = 0.0  # all runs
     last: dict[str, Any] = field(default_factory=dict)  # the last run, for people
 
     @property
     def ready(self) -> bool:
-        """Whether it has a result."""
-        return self.runs > 0
+        return self.counts.runs > 0
 
     @property
     def attended(self) -> Attended:
-        """It as a subscription from elsewhere."""
         return Attended(self.channel, _ANY, self.columns)
 
     def facts(self) -> dict[str, Any]:
-        """All there is to show of it."""
         return {
             "name": self.name,
             **_asked(self.sql, self.trigger),
-            "fired": self.fires,
-            "runs": self.runs,
-            "failed": self.failures,
-            "delivered": self.delivered,
+            **self.counts.shown(),
             "under_way": self.serving,
             "due": self.due,
-            "mean_s": self.took_s / self.runs if self.runs else 0.0,
+            "mean_s": self.counts.took_s / max(self.counts.runs, 1),
             "last": self.last,
         }
 
 
 @dataclass(slots=True, eq=False)
 class _Followed:
-    """A table that conditionals follow."""
-
     everybody: dict[Conditional, None] = field(default_factory=dict)
     #: Those for which nothing has changed since their last run began. The others are due already: a batch costs nothing
     #: for them.
@@ -139,8 +141,7 @@ class Conditionals:
         self._watching: dict[str, dict[int, Conditional]] = {}  # by the condition's channel, and its number there
         self._followed: dict[str, _Followed] = {}  # by the table's folded name
         self._later: Ranking[Conditional] = Ranking()  # due and neither queued nor under way, by `not_before`
-        self.runs = self.failures = self.fires = self.delivered = 0
-        self.took_s = 0.0
+        self.counts = TriggerCounts()
 
     def __len__(self) -> int:
         return len(self._named)
@@ -154,7 +155,6 @@ class Conditionals:
     # --- which there are -----------------------------------------------------------------------------------
 
     def find(self, group: Group) -> Conditional | None:
-        """The conditional that a group subscribes to, if somebody has made it."""
         return self._named.get(name_of(group))
 
     def make(self, group: Group, owner: str, now: float, wall: float, *, condition: str | None = None) -> Conditional:
@@ -189,11 +189,9 @@ class Conditionals:
             followed.everybody[one] = followed.unfired[one] = None
 
     def is_followed(self, table: str) -> bool:
-        """Whether changes of a table fire something."""
         return fold(table) in self._followed
 
     def remove(self, one: Conditional) -> None:
-        """Nobody wants it any more."""
         if one not in self:
             return
         del self._named[one.name]
@@ -223,7 +221,6 @@ class Conditionals:
         one.counts_for_subscribers = True
 
     def attends(self, one: Conditional) -> Attending | None:
-        """The channel of a conditional, if it has subscribers or had some a moment ago."""
         return self.attendance.find(one.channel.name)
 
     def expire(self, now: float) -> None:
@@ -249,7 +246,6 @@ class Conditionals:
                 self.remove(one)
 
     def channels(self) -> list[Channel]:
-        """The channels of conditions."""
         return [next(iter(those.values())).watched.channel for those in self._watching.values()]  # type: ignore[union-attr]
 
     # --- what fires them -----------------------------------------------------------------------------------
@@ -296,8 +292,8 @@ class Conditionals:
 
     def fire(self, one: Conditional, seq: int | None) -> None:
         """Its SELECT must be run: the condition's answer changed at an update, or the time has come (None)."""
-        one.fires += 1
-        self.fires += 1
+        for counts in (one.counts, self.counts):
+            counts.fires += 1
         self._want(one, seq)
 
     def want(self, one: Conditional) -> None:
@@ -321,7 +317,6 @@ class Conditionals:
 
     @property
     def waiting(self) -> int:
-        """How many are due and not under way."""
         return len(self._later) + sum(one.queued for one in self)
 
     def take_due(self, now: float) -> list[Conditional]:
@@ -334,12 +329,10 @@ class Conditionals:
         return found
 
     def next_time(self) -> float | None:
-        """When the next one's time comes."""
         one = self._later.first()
         return None if one is None else one.not_before
 
     def postpone(self, one: Conditional, until: float) -> None:
-        """One whose turn has come is not run before that moment."""
         one.queued = False
         self._later.set(one, until)
 
@@ -356,21 +349,16 @@ class Conditionals:
         return fired
 
     def ended(self, one: Conditional, took_s: float, error: HullcastError | None) -> None:
-        """A run gave a result, or an error that is one."""
         one.error, one.refusals = error, 0
-        one.runs += 1
-        self.runs += 1
-        one.took_s += took_s
-        self.took_s += took_s
-        if error is not None:
-            one.failures += 1
-            self.failures += 1
+        for counts in (one.counts, self.counts):
+            counts.runs += 1
+            counts.took_s += took_s
+            counts.failures += error is not None
         self._again(one)
 
     def told(self, one: Conditional) -> None:
-        """A result went to its subscribers."""
-        one.delivered += 1
-        self.delivered += 1
+        for counts in (one.counts, self.counts):
+            counts.delivered += 1
 
     def put_back(self, one: Conditional, fired: int | None, not_before: float) -> None:
         """A run gave nothing, and is tried again later (C1)."""
@@ -386,15 +374,11 @@ class Conditionals:
             self._on_due()
 
     def status(self) -> dict[str, Any]:
-        """All there is to show."""
         return {
             "limit": self._limit,
-            "fired": self.fires,
-            "runs": self.runs,
-            "failed": self.failures,
-            "delivered": self.delivered,
+            **self.counts.shown(),
             "waiting": self.waiting,
-            "took_s": self.took_s,
+            "took_s": self.counts.took_s,
             "each": [one.facts() for one in self],
         }
 
@@ -419,7 +403,6 @@ class Conditionals:
 
 
 def _asked(sql: str, trigger: Trigger) -> dict[str, Any]:
-    """What is run when, to show."""
     return {
         "query": shorten(sql),
         "when": None if trigger.when is None else shorten(trigger.when),
@@ -445,6 +428,5 @@ def name_of(group: Group) -> str:
 
 
 def next_multiple(wall: float, period_s: float) -> float:
-    """The first multiple of a period behind a moment."""
     count = math.floor(wall / period_s) + 1
     return count * period_s if count * period_s > wall else (count + 1) * period_s

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.queries.view import ViewDefinition
     from hullcast.broker.reformulate.channel import Channel
-    from hullcast.broker.server.access import Access
+    from hullcast.broker.server.access import Access, Needs
     from hullcast.broker.server.attendance import Attendance, Attending
     from hullcast.broker.server.conditionals import Conditionals
     from hullcast.broker.server.retention import Retention
@@ -42,16 +42,14 @@ class Describing:
     def explain(self, body: Explain, access: Access) -> dict[str, object]:
         """How a subscription would be served, and how current the tables are that it, or its SELECT, reads. Of a SELECT
         that reads views: how these are kept ready."""
+        access.allow(self._needs(body))
         views = self._engine.catalogue.views_named(body.sql)
-        if views:
-            access.check("query", [view.name for view in views])
         kept: dict[str, object] = {}
         if views:
             kept["views"] = {view.name: self._explain_view(view, access) for view in views}
         if body.trigger is None:
             if views:
                 return kept
-            access.check("subscribe", self._engine.catalogue.tables_named(body.sql))
             facts = explain(self._engine, self._attendance, body)
             tables = self._engine.catalogue.tables_of(body.sql)
             planned = self._engine.catalogue.join_planned(body.sql)
@@ -61,9 +59,7 @@ class Describing:
                 kept["derived"] = {table.name: self._explain_derived(table, access) for table in derived}
         else:
             tables = self._engine.catalogue.tables_named(body.sql)  # only the warehouse can read all of it
-            access.check("query", tables)
             if body.trigger.tables:
-                access.check("subscribe", self._engine.catalogue.spelt(body.trigger.tables))
                 self._engine.catalogue.followable(body.trigger.tables)
             facts = {"conditional": self._conditionals.explain(body.sql, body.parameters, body.trigger)}
             when = body.trigger.when
@@ -72,8 +68,19 @@ class Describing:
         feeds = self._loaded()["tables"]
         return facts | kept | {"loaded": {table: feeds[table] for table in tables if table in feeds}}
 
+    def _needs(self, body: Explain) -> Needs:
+        catalogue = self._engine.catalogue
+        views, named = catalogue.views_named(body.sql), catalogue.tables_named(body.sql)
+        needs: Needs = (("query", tuple(view.name for view in views)),) if views else ()
+        if body.trigger is not None:
+            needs += (("query", named),)
+            if body.trigger.tables:
+                needs += (("subscribe", catalogue.spelt(body.trigger.tables)),)
+        elif not views:
+            needs += (("subscribe", named),)
+        return needs
+
     def describe(self, access: Access) -> dict[str, object]:
-        """The tables and views that the sender may do something with."""
         return {
             "tables": {
                 table.name: {
@@ -127,7 +134,6 @@ class Describing:
 
 
 def _definition(view: ViewDefinition, access: Access) -> dict[str, object]:
-    """What a view is made of, as far as the sender may know."""
     names = [table.name for table in view.tables]
     sql = view_text(view) if access.reads(names) else None
     return {"tables": [name for name in names if access.sees(name)], "sql": sql}

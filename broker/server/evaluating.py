@@ -19,18 +19,8 @@ from hullcast.broker.server.jobs import ANY, Awaited, Room, ServerJob
 from hullcast.broker.server.subscribing import refuse_views
 from hullcast.broker.sql.text import check_text, shorten
 from hullcast.network.answers.result import encode_result
-from hullcast.network.wire import bodies, packing
+from hullcast.network.wire import bodies, errors, packing
 from hullcast.network.wire.bodies import Failed
-from hullcast.network.wire.errors import (
-    BadParameter,
-    HullcastError,
-    InvariantBroken,
-    SqlError,
-    Unavailable,
-    UnknownTable,
-    UsageError,
-    to_wire,
-)
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
@@ -38,15 +28,14 @@ if TYPE_CHECKING:
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.scheduling.driver import Work
-    from hullcast.broker.server.access import Access, Asked
+    from hullcast.broker.server.access import Access, Asked, Needs
     from hullcast.broker.server.changing import Changing
-    from hullcast.broker.server.commits import Commits
     from hullcast.broker.server.conditionals import Conditional, Conditionals
-    from hullcast.broker.server.jobs import Jobs
+    from hullcast.broker.server.jobs import Jobs, Working
     from hullcast.broker.server.outcome import Outcome
+    from hullcast.broker.server.pipeline import Commits
     from hullcast.broker.server.queries import Queries
-    from hullcast.broker.server.subscribing import Needs, Prepared
-    from hullcast.broker.server.working import Working
+    from hullcast.broker.server.subscribing import Prepared
     from hullcast.network.wire.bodies import Group, Subscribe
 
 log = logger(__name__)
@@ -56,6 +45,8 @@ log = logger(__name__)
 RESULT_BYTES = 750 << 10
 #: Requests that wait for conditionals to be made.
 REQUESTS = Room("requests for conditional subscriptions", waiting=1000, waiting_per_owner=200)
+#: Conditions being opened, to be listened to.
+MAKING = Room("conditions to listen to", waiting=ANY, waiting_per_owner=ANY)
 #: Runs under way. The warehouse has its own places and its own order; more would only wait there.
 RUNS = Room("conditional subscriptions", waiting=ANY, waiting_per_owner=ANY, at_once=4, at_once_per_owner=2)
 #: Runs that the warehouse refuses for now, in a row, before the subscribers are told; and seconds before the next try.
@@ -83,8 +74,8 @@ class Evaluating:
     _due: asyncio.Event  # set by `_conditionals`, when one has become due
 
     def __post_init__(self) -> None:
-        self._making: dict[Conditional, asyncio.Task[None]] = {}
-        self._awaiting: dict[Conditional, asyncio.Future[HullcastError | None]] = {}  # the end of the next run
+        self._making: dict[Conditional, asyncio.Future[None]] = {}  # the end of that
+        self._awaiting: dict[Conditional, asyncio.Future[errors.HullcastError | None]] = {}  # the end of the next run
 
     # --- requests ------------------------------------------------------------------------------------------
 
@@ -99,13 +90,13 @@ class Evaluating:
     async def _prepare(self, body: Subscribe, access: Access) -> Prepared:
         groups = [group for group in body.groups if group.trigger is not None]
         found = await asyncio.gather(*(self._make(group, access) for group in groups), return_exceptions=True)
-        prepared: dict[int, Needs | HullcastError] = {}
+        prepared: dict[int, Needs | errors.HullcastError] = {}
         for group, one in zip(groups, found, strict=True):
-            if isinstance(one, tuple | HullcastError):
+            if isinstance(one, tuple | errors.HullcastError):
                 prepared[group.group] = one
             elif isinstance(one, Exception):
                 log.error("conditional subscription failed", exc_info=one)
-                prepared[group.group] = InvariantBroken(f"{type(one).__name__} in a conditional subscription")
+                prepared[group.group] = errors.InvariantBroken(f"{type(one).__name__} in a conditional subscription")
             else:
                 raise one
         return prepared
@@ -122,8 +113,7 @@ class Evaluating:
             needs += (("subscribe", self._engine.catalogue.tables_named(when)),)
         elif group.trigger.tables:
             needs += (("subscribe", self._engine.catalogue.spelt(group.trigger.tables)),)
-        for action, tables in needs:
-            access.check(action, tables)
+        access.allow(needs)
         if when is not None:
             refuse_views(self._engine, when, access, condition=True)
             condition = self._engine.catalogue.condition_needed(when)
@@ -131,14 +121,13 @@ class Evaluating:
         one = self._conditionals.find(group)
         if one is None:
             one = self._conditionals.make(group, owner, time.monotonic(), time.time(), condition=condition)
-            one.making = True
-            self._making[one] = task = asyncio.create_task(self._begin(one), name="server.condition")
-            task.add_done_callback(lambda task: task.cancelled() or task.exception())  # perhaps nobody waits for it
+            made = self._making[one] = asyncio.get_running_loop().create_future()
+            begin = partial(self._begin, one, made)
+            self._jobs.put(ServerJob(owner, time.monotonic(), 0, None, MAKING, None, begin))
         one.keep_until = max(one.keep_until, time.monotonic() + KEPT_S)
         one.reads = needs[0][1]
-        making = self._making.get(one)
-        if making is not None:
-            await asyncio.shield(making)  # others may wait for it, too
+        if one in self._making:
+            await asyncio.shield(self._making[one])  # others may wait for it, too
         if not one.ready or (one.error is not None and self._conditionals.attends(one) is None):
             await self._next_result(one)
             if one.error is not None and not group.channel and self._conditionals.attends(one) is None:
@@ -151,26 +140,31 @@ class Evaluating:
         results say what is wrong."""
         try:
             return tuple(await self._queries.tables_read(owner, group.sql))
-        except UsageError:
+        except errors.UsageError:
             known = self._conditionals.find(group)
             if known is None or not group.channel:
                 raise
             return known.reads
 
-    async def _begin(self, one: Conditional) -> None:
+    async def _begin(self, one: Conditional, made: asyncio.Future[None]) -> None:
         """Listen to its condition, before it is run for the first time: no change of it is missed."""
-        trigger = one.trigger
+        trigger, one.making = one.trigger, True
         try:
             self._conditionals.follow(one, self._engine.catalogue.followable(trigger.tables))
             if trigger.when is not None:
                 watched = await self._working.do(one.owner, self._watching(one, trigger.when, trigger.parameters))
                 self._conditionals.watch(one, watched)
             self._conditionals.want(one)
+            made.set_result(None)
         except BaseException as error:
             self._conditionals.remove(one)
-            if isinstance(error, BadParameter):
-                raise BadParameter(error.position, f"{error.reason} (of the condition)", error.row) from None
-            raise
+            if not isinstance(error, Exception):
+                made.cancel()
+                raise
+            if isinstance(error, errors.BadParameter):
+                error = errors.BadParameter(error.position, f"{error.reason} (of the condition)", error.row)
+            made.set_exception(error)
+            made.exception()  # perhaps nobody waits for it
         finally:
             one.making = False
             del self._making[one]
@@ -191,7 +185,7 @@ class Evaluating:
         if error is not None:
             raise error
 
-    def _tell(self, one: Conditional, error: HullcastError | None = None) -> None:
+    def _tell(self, one: Conditional, error: errors.HullcastError | None = None) -> None:
         ended = self._awaiting.pop(one, None)
         if ended is not None:
             ended.set_result(error)
@@ -199,22 +193,15 @@ class Evaluating:
     # --- runs ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Let what is due have its turn, until cancelled."""
-        try:
-            while True:
-                due_at = self._conditionals.tick(time.time())
-                for one in self._conditionals.take_due(time.monotonic()):
-                    run = partial(self._take_turn, one)
-                    self._jobs.put(ServerJob(one.owner, time.monotonic(), 0, None, RUNS, None, run, lambda _: None))
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._pause_s(due_at)):
-                        await self._due.wait()
-                self._due.clear()
-        finally:
-            tasks = list(self._making.values())
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        while True:
+            due_at = self._conditionals.tick(time.time())
+            for one in self._conditionals.take_due(time.monotonic()):
+                run = partial(self._take_turn, one)
+                self._jobs.put(ServerJob(one.owner, time.monotonic(), 0, None, RUNS, None, run, lambda _: None))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._pause_s(due_at)):
+                    await self._due.wait()
+            self._due.clear()
 
     def _pause_s(self, due_at: float | None) -> float | None:
         """How long there is nothing to do, unless something happens."""
@@ -235,10 +222,10 @@ class Evaluating:
         """Run a SELECT once, and deliver what comes of it: rows, or why there are none."""
         began = time.monotonic()
         fired = self._conditionals.begun(one, began)
-        error: HullcastError | None = None
+        error: errors.HullcastError | None = None
         try:
             answer = await self._answer(one)
-        except Unavailable as refusal:
+        except errors.Unavailable as refusal:
             one.refusals += 1
             pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**one.refusals)
             self._conditionals.put_back(one, fired, time.monotonic() + pause_s)
@@ -246,11 +233,11 @@ class Evaluating:
             if one.refusals == REFUSALS:  # they learn that there is something that they do not know yet
                 self._give(one, _told(refusal), fired)
             return
-        except HullcastError as refusal:
+        except errors.HullcastError as refusal:
             error, answer = refusal, _told(refusal)
         except Exception as bug:
             log.exception("conditional subscription failed", extra={"query": shorten(one.sql)})
-            error = InvariantBroken(f"{type(bug).__name__} in a conditional subscription")
+            error = errors.InvariantBroken(f"{type(bug).__name__} in a conditional subscription")
             answer = _told(error)
         took_s = time.monotonic() - began
         self._conditionals.ended(one, took_s, error)
@@ -276,7 +263,6 @@ class Evaluating:
             self._commits.change(make)
 
     async def _answer(self, one: Conditional) -> _Answer:
-        """What the warehouse answers, whole; SqlError if that is too large for an event."""
         first, rest = await self._queries.run_once(OWNER.format(one.owner), one.sql, one.parameters)
         parts, size = [first], len(first)
         if rest is not None:
@@ -291,7 +277,7 @@ class Evaluating:
         if size > RESULT_BYTES:
             reason = f"its rows take more than {RESULT_BYTES >> 10} KiB, too much for an event"
             remedy = "aggregate them, add a WHERE or a LIMIT, or subscribe to less and query() the rows at each event"
-            raise SqlError(shorten(one.sql), reason, remedy)
+            raise errors.SqlError(shorten(one.sql), reason, remedy)
         return _packed(parts) if size < LARGE_BYTES else await asyncio.to_thread(_packed, parts)
 
 
@@ -308,8 +294,8 @@ def _packed(parts: list[bytes]) -> _Answer:
     return _Answer(encode_result(parts), tuple(first[1]), last[-1]["seq"])
 
 
-def _told(error: HullcastError) -> _Answer:
+def _told(error: errors.HullcastError) -> _Answer:
     """An error as a result. Whose rights decide which tables it may name is not known here: it names none."""
-    if isinstance(error, UnknownTable):
-        error = UnknownTable(error.table)
-    return _Answer(encode_result([bodies.encode(Failed(*to_wire(error)))]))
+    if isinstance(error, errors.UnknownTable):
+        error = errors.UnknownTable(error.table)
+    return _Answer(encode_result([bodies.encode(Failed(*errors.to_wire(error)))]))

@@ -16,19 +16,9 @@ from hullcast.broker.server.access import Access, Asked
 from hullcast.broker.server.changing import TOGETHER_ROWS
 from hullcast.broker.server.jobs import Room, ServerJob
 from hullcast.broker.server.outcome import Outcome
-from hullcast.broker.server.requests import HANDLERS, Lane, check_complete, publish_alone
-from hullcast.network.wire import bodies
+from hullcast.broker.server.requests import HANDLERS, Lane, check_complete
+from hullcast.network.wire import bodies, errors
 from hullcast.network.wire.bodies import Failed
-from hullcast.network.wire.errors import (
-    ConnectionLost,
-    HullcastError,
-    InvariantBroken,
-    Overloaded,
-    Unavailable,
-    UnknownTable,
-    UsageError,
-    to_wire,
-)
 from hullcast.network.wire.logs import logger
 from hullcast.network.wire.value_columns import most_rows
 
@@ -66,48 +56,48 @@ class Hall:
         self.stopping = False
 
     def on_request(self, request: Request) -> None:
-        """Do what a child, or a client below it, asks for."""
         self.requests += 1
-        self._server.leaving.forgo_withdrawn()
-        access, unavailable, large = Access(self._rights, request), self._unavailable(), len(request.body) > LARGE_BYTES
-        likely = _at_a_glance(request.body) if large or unavailable is not None else None
-        if unavailable is not None and not (likely is not None and likely.ends):
-            self._commits.refuse(request, unavailable)
-            return
+        access, unavailable = Access(self._rights, request), self._unavailable()
         try:
-            if large:
-                access.check_one_of(() if likely is None else likely.rights)
-            self._take(Asked(bodies.decode(request.body), request, access))
+            if unavailable is not None or len(request.body) > LARGE_BYTES:
+                likely = HANDLERS.get(bodies.REQUESTS.get(bodies.tag_of(request.body), bodies.Body))  # at a glance
+                if unavailable is not None and not (likely is not None and likely.ends):
+                    self._commits.refuse(request, unavailable)
+                    return
+                if len(request.body) > LARGE_BYTES:
+                    access.check_one_of(() if likely is None else likely.rights)
+            body = bodies.decode(request.body)
+            handler = HANDLERS.get(type(body))
+            if handler is None or (handler.of_nodes and request.id):  # `Children` lets only nodes omit the id
+                raise errors.UsageError(f"a {type(body).__name__} is not a request of a client")
+            self._take(handler, Asked(body, request, access, handler.needed))
         except Exception as error:  # noqa: BLE001  (`refusal` raises it, if the engine's state is in doubt)
-            if unavailable is not None and isinstance(error, HullcastError):
+            if unavailable is not None and isinstance(error, errors.HullcastError):
                 self._commits.refuse(request, unavailable)
             else:
                 self._answer(request, access, self.refusal(error, access))
 
-    def _unavailable(self) -> Unavailable | None:
+    def _unavailable(self) -> errors.Unavailable | None:
         if self.stopping:
-            return ConnectionLost("the server is stopping")
+            return errors.ConnectionLost("the server is stopping")
         if self._pipeline.full:
-            return Overloaded(
+            return errors.Overloaded(
                 "bytes of changes waiting for the disk (pending_bytes)", self._server.settings.pending_bytes
             )
         return None
 
-    def _take(self, asked: Asked[Any]) -> None:
-        handler = HANDLERS.get(type(asked.body))
-        if handler is None or (handler.of_nodes and asked.request.id):  # `Children` lets only nodes omit the id
-            raise UsageError(f"a {type(asked.body).__name__} is not a request of a client")
+    def _take(self, handler: Handler, asked: Asked[Any]) -> None:
         if handler.on_disk and self._pipeline.stuck is not None:
             self._commits.check_disk()
-        if handler.lane is Lane.TOGETHER:
-            self._gather(handler, asked)
+        if handler.together and self._gathers(asked):
             return
+        self._server.leaving.forgo_withdrawn()
         self.apply_arrived()  # what was asked before this is done before it
         wait = handler.first(self._server, asked) if handler.first is not None else None
         if wait is not None:
             self._wait(handler, asked, wait)
         elif handler.lane is Lane.PROCESS:
-            handler.check(asked)
+            asked.allow()
             self._wait(handler, asked, handler.do(self._server, asked))
         else:
             self._do(handler, asked)
@@ -118,23 +108,21 @@ class Hall:
 
     # --- publishes that arrived together -----------------------------------------------------------------------
 
-    def _gather(self, handler: Handler, asked: Asked[Publish]) -> None:
+    def _gathers(self, asked: Asked[Publish]) -> bool:
         """A publish waits until all that has arrived by now was read: then they are applied together. Not when they
-        are many rows already: then others shall have their turn in between. One that is large, or must wait for a large
-        change, goes its own way."""
+        are many rows already: then others shall have their turn in between. False for one that is large, or must wait
+        for a large change."""
         body, changing, rows = asked.body, self._server.changing, most_rows(asked.body.columns)
-        held = self._server.engine.held((body.table,))
+        held = self._server.engine.changes.held((body.table,))
         if held or changing.is_large(body, rows) or changing.is_behind(asked):
-            self.apply_arrived()
-            self._do(handler, asked)
-            return
+            return False
         self._arrived.append(asked)
         self._arrived_rows += rows
         if self._arrived_rows >= TOGETHER_ROWS:
             self.apply_arrived()
+        return True
 
     def apply_arrived(self) -> None:
-        """Apply the publishes that have gathered."""
         arrived, self._arrived = self._arrived, []
         self._arrived_rows = 0
         if not arrived:
@@ -147,7 +135,7 @@ class Hall:
 
     def publish(self, arrived: Sequence[Asked[Publish]]) -> list[Outcome]:
         """Apply publishes together; an outcome for each, whatever happens."""
-        found = HANDLERS[bodies.Publish].do(self._server, arrived)
+        found = self._server.changing.publish(arrived, self._server.now())
         return [
             outcome if isinstance(outcome, Outcome) else self.refusal(outcome, one.access, "Publish")
             for one, outcome in zip(arrived, found, strict=True)
@@ -157,7 +145,7 @@ class Hall:
 
     def _wait(self, handler: Handler, asked: Asked[Any], wait: Awaited) -> None:
         """Do a request when what it waits for has come; or answer with what has come."""
-        _, request, access = asked
+        request, access = asked.request, asked.access
 
         async def run() -> None:
             try:
@@ -170,7 +158,7 @@ class Hall:
                 found = self.refusal(error, access, type(asked.body).__name__)
             self._answer(request, access, found)
 
-        def refuse(error: HullcastError) -> None:
+        def refuse(error: errors.HullcastError) -> None:
             self._answer(request, access, self.refusal(error, access))
 
         now, size = time.monotonic(), len(request.body)
@@ -180,7 +168,7 @@ class Hall:
 
     def _do(self, handler: Handler, asked: Asked[Any], prepared: object = None) -> None:
         """Do a request, now if it is done in a slice; otherwise others have their turns in between."""
-        _, request, access = asked
+        request, access = asked.request, asked.access
         work = self.decide(handler, asked, prepared)
         try:
             yielded = work.send(None)
@@ -206,9 +194,8 @@ class Hall:
         answer. Rights are those in force when something is done, however long it waited."""
         given = () if handler.first is None else (prepared,)
         try:
-            handler.check(asked)
-            if handler.lane is Lane.TOGETHER:
-                return (yield from publish_alone(self._server, asked))
+            if not handler.asks:
+                asked.allow()
             if handler.lane is Lane.SLICES:
                 return (yield from handler.do(self._server, asked, *given))
             return handler.do(self._server, asked, *given)
@@ -220,26 +207,21 @@ class Hall:
     def refusal(self, error: Exception, access: Access, what: str = "request") -> Outcome:
         """The answer to a request that cannot be met, or failed by a fault of ours: that is raised if the engine's
         state is in doubt."""
-        if isinstance(error, InvariantBroken) or not isinstance(error, HullcastError):
+        if isinstance(error, errors.InvariantBroken) or not isinstance(error, errors.HullcastError):
             return self._failure(error, what)
         if isinstance(error, PermissionError):
             self.refused += 1
             log.warning("request refused", extra={"why": str(error)})
-        if isinstance(error, UnknownTable):  # it names the tables there are
+        if isinstance(error, errors.UnknownTable):  # it names the tables there are
             known = (table for table in error.known if not is_hidden(table) and access.sees(table))
-            error = UnknownTable(error.table, tuple(known))
-        return Outcome(Failed(*to_wire(error)))
+            error = errors.UnknownTable(error.table, tuple(known))
+        return Outcome(Failed(*errors.to_wire(error)))
 
     def _failure(self, error: Exception, what: str) -> Outcome:
-        if self._server.engine.broken:
+        if self._server.engine.changes.broken:
             raise error
         self.failures += 1
         log.error("request failed", extra={"request": what}, exc_info=error)
-        bug = error if isinstance(error, InvariantBroken) else None
-        bug = bug or InvariantBroken(f"{type(error).__name__} in a {what}; nothing was changed")
-        return Outcome(Failed(*to_wire(bug)))
-
-
-def _at_a_glance(body: bytes) -> Handler | None:
-    """What is done with a body, by its first bytes."""
-    return HANDLERS.get(bodies.REQUESTS.get(bodies.tag_of(body), bodies.Body))
+        bug = error if isinstance(error, errors.InvariantBroken) else None
+        bug = bug or errors.InvariantBroken(f"{type(error).__name__} in a {what}; nothing was changed")
+        return Outcome(Failed(*errors.to_wire(bug)))

@@ -73,7 +73,6 @@ class HistoryReads:
             self.child.kill()
 
     async def stop(self) -> None:
-        """End the process."""
         await self.child.stop()
 
     def _life(self, table: str, access: Access) -> tuple[Life, int]:

@@ -11,21 +11,25 @@ jobs keeps no other waiting. What nobody waits for any more is stopped wherever 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
+from hullcast.broker.scheduling.driver import Driver
 from hullcast.broker.scheduling.fair_queue import FairQueue, Queued
+from hullcast.broker.scheduling.policy import FairShare
 from hullcast.network.wire.errors import InvariantBroken, Overloaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from hullcast.broker.scheduling.driver import WhenDone, Work, Yielded
+    from hullcast.broker.scheduling.driver import DriverStatistics, WhenDone, Work, Yielded
     from hullcast.broker.scheduling.fair_queue import Measure
-    from hullcast.broker.server.working import Working
+    from hullcast.broker.scheduling.policy import Item
     from hullcast.network.wire.errors import HullcastError
     from hullcast.network.wire.frames import Request
 
@@ -53,7 +57,6 @@ class Room:
 
     @property
     def all_begin(self) -> bool:
-        """Whether jobs have no turns here."""
         return self.at_once == ANY
 
 
@@ -91,7 +94,6 @@ class ServerJob(Queued):
     timer: asyncio.TimerHandle | None = field(default=None, init=False)  # at its deadline, while it waits
 
     def link_gone(self) -> None:
-        """Nobody takes the answer any more."""
         self.stop()
 
 
@@ -107,16 +109,13 @@ class ByRoute(Generic[T]):
         self._links: dict[int, dict[tuple[int, ...], dict[int, list[T]]]] = {}  # by our own link, route, id
 
     def __len__(self) -> int:
-        """How many requests there are."""
         return sum(len(found) for routes in self._links.values() for ids in routes.values() for found in ids.values())
 
     def add(self, request: Request, thing: T) -> None:
-        """This is done for a request."""
         route = request.route
         self._links.setdefault(route[-1], {}).setdefault(route, {}).setdefault(request.id, []).append(thing)
 
     def discard(self, request: Request, thing: T) -> None:
-        """This is not done any more."""
         route = request.route
         routes = self._links.get(route[-1], {})
         ids = routes.get(route, {})
@@ -166,11 +165,9 @@ class Jobs:
         self._stopped = False
 
     def waiting(self, room: Room) -> int:
-        """Jobs whose turn has not come."""
         return 0 if room.all_begin else len(self._queue(room))
 
     def running(self, room: Room) -> int:
-        """Jobs under way."""
         return len(self._queue(room)) if room.all_begin else self._queue(room).serving
 
     def _queue(self, room: Room) -> FairQueue[ServerJob]:
@@ -248,7 +245,6 @@ class Jobs:
     # --- running ---------------------------------------------------------------------------------------------
 
     def _begin_next(self, room: Room) -> None:
-        """Begin the job whose turn it is, if there is a place for it."""
         queue = self._queue(room)
         job = queue.next() if queue.serving < room.at_once and not self._stopped else None
         if job is not None:
@@ -296,7 +292,6 @@ class Jobs:
             job.timer.cancel()
 
     def _miss(self, job: ServerJob) -> None:
-        """A job's deadline has passed while it waited."""
         self._forget(job)
         assert job.late is not None, "it has a deadline"
         assert job.refuse is not None, "it waits"
@@ -315,7 +310,6 @@ class Jobs:
             thing.link_gone()
 
     def withdraw(self, job: ServerJob) -> None:
-        """Nobody needs what a job is for."""
         self.given_up[job.room] += 1
         if job.end is not None:
             self._unnote(job)  # stopped once: a second cancel would break into what it does to end
@@ -324,7 +318,6 @@ class Jobs:
             self._forget(job)
 
     async def stop(self) -> None:
-        """Stop everything; nothing begins any more."""
         self._stopped = True
         for task in list(self._tasks):
             task.cancel()
@@ -341,3 +334,103 @@ class Jobs:
             for job in queue:
                 if job.request is not None and job.end is None and job not in self.open.of(job.request):
                     raise InvariantBroken(f"J3: nobody finds {job}")
+
+
+#: Seconds of work between two turns of the event loop.
+TURN_S = 0.003
+#: Threads for work without shared state; they spend their time in compiled code, which lets others run.
+THREADS = 2
+
+
+class _RealClock:
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def pass_by(self, cost_s: float) -> None:
+        """It passes by itself."""
+
+
+class Working:
+    """Runs the work of requests in turns, so that other requests do not wait for it; owners get equal shares."""
+
+    def __init__(self) -> None:
+        self._driver = Driver(FairShare(), _RealClock(), self._elsewhere, THREADS)
+        self._something = asyncio.Event()
+        self._awaited: set[asyncio.Future[Any]] = set()
+        self._ended = False
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hullcast-work")
+
+    def put(self, owner: str, work: Work, done: WhenDone, yielded: Yielded | None = None) -> Item:
+        """Take in work, as `Driver.put` does. `done` is called in the very turn in which the last slice ends: what
+        the work found out then still holds."""
+        item = self._driver.put(owner, work, done, yielded)
+        self._something.set()
+        return item
+
+    def withdraw(self, item: Item) -> None:
+        self._driver.withdraw(item)
+
+    async def do(self, owner: str, work: Work) -> Any:
+        """The result of some work; by the time it is here, more may have happened. Cancelled if `run` ends first."""
+        if self._ended:
+            work.close()
+            raise asyncio.CancelledError
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._awaited.add(future)
+
+        def done(result: Any, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        try:
+            item = self.put(owner, work, done)
+            try:
+                return await future
+            finally:
+                self._driver.withdraw(item)
+        finally:
+            self._awaited.discard(future)
+
+    def _elsewhere(self, call: Callable[[], Any], done: WhenDone) -> None:
+        """Call it in a thread; `done` is called here, on the loop."""
+        loop = asyncio.get_running_loop()
+
+        def back(future: Future[Any]) -> None:
+            if future.cancelled():
+                return
+            error = future.exception()
+            result = None if error is not None else future.result()
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(returned, result, error)
+
+        def returned(result: Any, error: BaseException | None) -> None:
+            done(result, error)
+            self._something.set()
+
+        self._threads.submit(call).add_done_callback(back)
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await self._something.wait()
+                began = time.perf_counter()
+                while not self._driver.idle and time.perf_counter() - began < TURN_S:
+                    self._driver.step()
+                if self._driver.idle:
+                    self._something.clear()
+                await asyncio.sleep(0)
+        finally:
+            self._driver.withdraw_all()
+            self._ended = True
+            for future in self._awaited:
+                future.cancel()
+            # what is being computed there is no longer needed, and touches no shared state: do not wait for it;
+            # threads without work end at once
+            self._threads.shutdown(wait=not self._driver.away, cancel_futures=True)
+
+    def statistics(self) -> DriverStatistics:
+        return self._driver.statistics()

@@ -35,8 +35,6 @@ HISTORY = 600
 
 
 class Nodes:
-    """The recent report of each node, and the directory made of them."""
-
     def __init__(self, children: Children, epoch: bytes, server: bytes) -> None:
         self._children, self._epoch, self._server = children, epoch, server
         self._history: deque[tuple[float, int]] = deque(maxlen=HISTORY)  # when everything up to where had been sent
@@ -44,7 +42,6 @@ class Nodes:
         self._entries: tuple[NodeEntry, ...] = ()
 
     def take(self, report: NodeReport) -> None:
-        """A node reports; what it says is checked first."""
         try:
             facts = _checked(report.node)
         except (KeyError, ValueError) as error:
@@ -60,7 +57,6 @@ class Nodes:
         return time.monotonic() - later[0] if later else 0.0
 
     def live(self) -> list[dict[str, object]]:
-        """The recent reports."""
         now = time.monotonic()
         self._reports = {key: (at, report) for key, (at, report) in self._reports.items() if now - at < REPORT_VALID_S}
         return [report for _, report in self._reports.values()]
@@ -95,6 +91,5 @@ def _checked(report: Mapping[str, object]) -> dict[str, object]:
 
 
 def _entry(report: Mapping[str, Any]) -> NodeEntry:
-    """A node as clients learn of it, from its checked report."""
     clients = min(report["clients"], (1 << 31) - 1)
     return NodeEntry(bytes.fromhex(report["id"]), report["name"], report["endpoint"], len(report["path"]), clients)

@@ -1,9 +1,8 @@
 """One-time queries: which goes to the warehouse next, who may ask, and the rest of large answers.
 
-A query waits for its turn; its text goes to the warehouse process to be read (which tables?), once for each text; the
-sender's rights are checked; then it goes there behind everything that was acknowledged before it. What is done when is
-decided there, by a policy. An answer that is too large for one reply comes in portions: the client fetches them from a
-file, one by one.
+A query goes to the warehouse process behind everything that was acknowledged before it; what is done when is decided
+there, by a policy. An answer that is too large for one reply comes in portions: the client fetches them from a file,
+one by one.
 """
 
 from __future__ import annotations
@@ -72,11 +71,9 @@ class _Kept:
 
     @property
     def owner(self) -> str:
-        """Who may fetch it."""
         return self.asked.access.owner
 
     def stop(self) -> None:
-        """Nobody will fetch it."""
         self.give_up(self)
 
     def link_gone(self) -> None:
@@ -101,13 +98,7 @@ class Queries:
         return self._jobs.waiting(QUERIES) + min(self.admitted, self.warehouse.reported("waiting"))
 
     @property
-    def running(self) -> int:
-        """Queries being answered, as of half a second ago."""
-        return min(self.admitted, self.warehouse.reported("running"))
-
-    @property
     def admitted(self) -> int:
-        """Queries that the warehouse has."""
         return self._jobs.running(QUERIES)
 
     @property
@@ -117,11 +108,9 @@ class Queries:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of large answers that wait to be fetched."""
         return sum(kept.rest.size_bytes for kept in self._kept.values())
 
     def status(self) -> dict[str, Any]:
-        """All there is to show of queries and the warehouse."""
         known = self.warehouse.status()
         return {
             **known,
@@ -130,14 +119,13 @@ class Queries:
             "failed": self.failed,
             "given_up": self.given_up,
             "waiting": self.waiting,
-            "running": self.running,
+            "running": min(self.admitted, self.warehouse.reported("running")),
             "kept_bytes": self.kept_bytes,
         }
 
     def wait(self, asked: Asked[Query]) -> Awaited:
         """Ask the warehouse when its turn comes."""
         check_text(asked.body.sql)
-        asked.access.check("query")
         arrived, within_s = time.monotonic(), asked.body.deadline_s
         run = partial(self._serve, asked, arrived, self._engine.seq)
         deadline = None if within_s is None else arrived + within_s
@@ -167,7 +155,6 @@ class Queries:
     async def _answer(self, asked: Asked[Query], arrived: float, seq: int) -> bytes:
         """The encoded reply; the rest of it, if there is one, is kept."""
         query, access = asked.body, asked.access
-        access.check("query")
         ticket = os.urandom(TICKET_BYTES)
         terms = (query.freshness, query.deadline_s, query.priority, query.read_set == "consistent")
         ask = Ask(0, access.owner, query.sql, tuple(query.parameters), (), arrived, ticket, *terms)
@@ -290,7 +277,6 @@ class Queries:
                     return
 
     def expire(self, now: float) -> None:
-        """Drop answers that were not fetched in time."""
         for ticket in [ticket for ticket, kept in self._kept.items() if kept.until < now and not kept.fetching]:
             self._drop(ticket)
 
@@ -306,7 +292,6 @@ class Queries:
         self._drop(kept.ticket)
 
     def drop(self, asked: Asked[DropRows]) -> None:
-        """The rest of an answer will not be fetched."""
         kept = self._kept.get(asked.body.ticket)
         if kept is not None and kept.owner == asked.access.owner:
             self._give_up(kept)
@@ -317,7 +302,7 @@ class Queries:
         if kept is None or kept.owner != asked.access.owner:
             why = f"it was not fetched for {KEPT_S:g} s, or the connection was lost, or the server was restarted"
             raise AnswerGone(part, why)
-        asked.access.check("query", self._engine.catalogue.spelt(kept.tables))
+        self._check(asked.access, kept.tables)
         if part not in (kept.fetched, kept.fetched + 1) or part < 1:
             raise AnswerGone(part, "portions are fetched in their order")
         return Awaited(FETCHES, partial(self._fetch, kept, part))
@@ -336,7 +321,6 @@ class Queries:
             kept.fetching, kept.until = None, time.monotonic() + KEPT_S
 
     def close(self) -> None:
-        """Drop all large answers."""
         for ticket in list(self._kept):
             self._drop(ticket)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from hullcast.broker.server.commits import OURS
 from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.server.pipeline import OURS
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Done, Failed, Receipts
 from hullcast.network.wire.columns import concatenate, size_bytes, take
@@ -51,8 +51,6 @@ class ReleaseObserver(Protocol):
 
 
 class Releases:
-    """Sends what steps lead to, in order, and tells the followers."""
-
     def __init__(
         self, children: Children, pipeline: Pipeline, leaving: Leaving, followers: Sequence[ReleaseObserver]
     ) -> None:
@@ -62,11 +60,9 @@ class Releases:
 
     @property
     def sending(self) -> bool:
-        """Whether messages are leaving in portions."""
         return self._portions is not None
 
     def release(self, steps: list[Step]) -> None:
-        """Send what a synced group leads to."""
         self._send(steps)
         self._receipts.settle()
         self._leaving.forgo_withdrawn()
@@ -159,14 +155,12 @@ class Releases:
             self._pipeline.fail(error)
 
     def _finish(self) -> None:
-        """Send the other portions, now."""
         while self._portions is not None:
             for portion in self._portions:
                 self._children.deliver(*portion)
             self._send_portion()
 
     def close(self) -> None:
-        """Send all that is left; nothing is sent later."""
         self._finish()
         self._receipts.close()
 
@@ -188,7 +182,6 @@ class OwedReceipts:
             self._due.add(request.route)
 
     def settle(self) -> None:
-        """Send what somebody waits for; the rest when its time has come."""
         due, self._due = self._due, set()
         for route in due:
             self._send(route)
@@ -209,14 +202,12 @@ class OwedReceipts:
             self._answer(Reply(number, route, (), bodies.encode(body)))
 
     def close(self) -> None:
-        """Send what is owed; nothing is sent later."""
         if self._timer is not None:
             self._timer.cancel()
         self._send_all()
 
 
 def _comes_behind(outcome: Outcome) -> bool:
-    """Whether an outcome must not overtake earlier messages."""
     return bool(outcome.ordered or outcome.through or outcome.void or outcome.installs)
 
 

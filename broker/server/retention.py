@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,8 @@ from hullcast.network.matching.messages import query_boxes
 from hullcast.network.wire.columns import concatenate, length, size_bytes, take
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hullcast.network.wire.arrays import Booleans, Floats
     from hullcast.network.wire.bodies import ChannelSpec
     from hullcast.network.wire.columns import Columns
@@ -30,8 +31,6 @@ PARTS = 64
 
 @dataclass(slots=True)
 class Kept:
-    """The messages of some consecutive batches in one channel."""
-
     through: int  # the last batch's last sequence number
     at: float  # when the first of them came
     parts: list[Columns]
@@ -64,11 +63,9 @@ class Retention:
         self._oldest: list[tuple[float, int, int]] = []  # a heap of (at, through, channel) of each window's first
 
     def open(self, channel: int, seq: int) -> None:
-        """A channel begins: nothing before `seq` is known of it."""
         self._windows[channel] = ReplayWindow(seq, seq)
 
     def close(self, channel: int) -> None:
-        """A channel ends."""
         window = self._windows.pop(channel, None)
         if window is not None:
             self.size_bytes -= sum(kept.size_bytes for kept in window.kept)
@@ -79,7 +76,6 @@ class Retention:
         self.open(channel, seq)
 
     def keep(self, channel: int, through: int, columns: Columns, now: float = 0.0) -> None:
-        """Take in the messages of a batch."""
         window = self._windows[channel]
         size = size_bytes(columns) + OVERHEAD_BYTES
         last = window.kept[-1] if window.kept else None
@@ -89,7 +85,7 @@ class Retention:
             last.size_bytes += size
             self.size_bytes += size
             if len(last.parts) == PARTS:
-                self._join(last)
+                self._joined(last)
         else:
             if last is None:
                 heapq.heappush(self._oldest, (now, through, channel))
@@ -99,7 +95,6 @@ class Retention:
             self._drop_oldest()
 
     def expire(self, before: float) -> None:
-        """Let go of what was kept before that moment."""
         while self._oldest and self._oldest[0][0] < before:
             self._drop_oldest()
 
@@ -112,31 +107,28 @@ class Retention:
 
     def after(self, channel: int, since: int) -> list[Columns]:
         """The batches of a channel with messages after `since`, cut to those; costs what it gives."""
-        window = self._windows.get(channel)
-        if window is None:
-            return []
-        recent = list(takewhile(lambda kept: kept.through > since, reversed(window.kept)))
         found = []
-        for kept in reversed(recent):
-            self._join(kept)
-            (columns,) = kept.parts
+        for kept in self._newest_first(channel):
+            if kept.through <= since:
+                break
+            columns = self._joined(kept)
             later = np.asarray(columns["seq"]) > since
-            if later.all():
-                found.append(columns)
-            elif later.any():
-                found.append(take(columns, later))
-        return found
+            if later.any():
+                found.append(columns if later.all() else take(columns, later))
+        return found[::-1]
 
     def latest(self, channel: int, most_bytes: int) -> list[Columns]:
         """The latest messages of a channel, of about so many bytes, oldest first."""
         found: list[Columns] = []
-        for kept in reversed(self._windows[channel].kept if channel in self._windows else ()):
-            self._join(kept)
-            found.append(kept.parts[0])
-            most_bytes -= kept.size_bytes
+        for kept in self._newest_first(channel):
             if most_bytes <= 0:
                 break
+            found.append(self._joined(kept))
+            most_bytes -= kept.size_bytes
         return found[::-1]
+
+    def _newest_first(self, channel: int) -> Iterator[Kept]:
+        return reversed(self._windows[channel].kept) if channel in self._windows else iter(())
 
     def replay(self, channel: int, since: int, spec: ChannelSpec, points: Floats) -> Columns | None:
         """The messages after `since` that concern one of these points; None if there are none."""
@@ -147,12 +139,13 @@ class Retention:
         wanted = concerned(columns, spec, points)
         return take(columns, wanted) if wanted.any() else None
 
-    def _join(self, kept: Kept) -> None:
+    def _joined(self, kept: Kept) -> Columns:
         if len(kept.parts) > 1:
             kept.parts = [concatenate(kept.parts)]
             joined = size_bytes(kept.parts[0]) + OVERHEAD_BYTES
             self.size_bytes += joined - kept.size_bytes
             kept.size_bytes = joined
+        return kept.parts[0]
 
     def _drop_oldest(self) -> None:
         at, _, channel = heapq.heappop(self._oldest)
@@ -167,7 +160,6 @@ class Retention:
 
 
 def concerned(columns: Columns, spec: ChannelSpec, points: Floats) -> Booleans:
-    """Which messages concern at least one of these points."""
     wanted = np.zeros(length(columns), np.bool_)
     index = PointIndex(points.shape[1])
     index.insert(np.arange(len(points)), points)

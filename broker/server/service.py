@@ -3,7 +3,7 @@
 children -> Hall -> requests: one row for each        broker/server/hall.py, requests.py
               |        |-> Jobs: what waits            broker/server/jobs.py
               v        v
-            Commits -> Pipeline: the log -> Releases   broker/server/commits.py, pipeline.py
+            Commits -> Pipeline: the log -> Releases   broker/server/pipeline.py
                                               |-> children, and followers of the log
 """
 
@@ -12,33 +12,29 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hullcast.broker.server.attendance import Attendance
 from hullcast.broker.server.calibration import stored_coefficients
 from hullcast.broker.server.changing import Changing
-from hullcast.broker.server.commits import Commits
 from hullcast.broker.server.conditionals import Conditionals
 from hullcast.broker.server.describing import Describing
 from hullcast.broker.server.evaluating import Evaluating
 from hullcast.broker.server.hall import Hall
 from hullcast.broker.server.history import HistoryReads
-from hullcast.broker.server.housekeeping import Housekeeping
-from hullcast.broker.server.jobs import Jobs
-from hullcast.broker.server.leaving import Leaving
-from hullcast.broker.server.making import HiddenStreams, WindowLimits
+from hullcast.broker.server.jobs import Jobs, Working
+from hullcast.broker.server.leaving import Housekeeping, Leaving, partitions_asked
+from hullcast.broker.server.making import WindowLimits
 from hullcast.broker.server.nodes import Nodes
-from hullcast.broker.server.pipeline import Pipeline
+from hullcast.broker.server.pipeline import Commits, Pipeline
 from hullcast.broker.server.queries import Queries
 from hullcast.broker.server.releases import Releases
 from hullcast.broker.server.retention import Retention
-from hullcast.broker.server.status import server_status
 from hullcast.broker.server.storage import Storage
-from hullcast.broker.server.streams import StreamsProcess
+from hullcast.broker.server.streams import HiddenStreams, StreamsProcess
 from hullcast.broker.server.subscribing import Subscribing
-from hullcast.broker.server.views import ViewMaking
-from hullcast.broker.server.warehouse import Warehouse
-from hullcast.broker.server.working import Working
+from hullcast.broker.server.warehouse import ViewMaking, Warehouse
 from hullcast.network.link.listener import Listener
 from hullcast.network.monitor.pauses import Pauses
 from hullcast.network.node.children import Children
@@ -85,8 +81,8 @@ class Server:
         engine = self.engine = storage.engine
         self.log = storage.log
         if settings.data is not None:
-            engine.plan_with(stored_coefficients(settings.data))
-        engine.leave_upkeep()
+            engine.channels.coefficients = stored_coefficients(settings.data)
+        engine.channels.at_once = False  # long work is left to `Housekeeping`
         try:
             self.listener = Listener(
                 settings.listen,
@@ -113,23 +109,16 @@ class Server:
         self.hall = Hall(self)
 
     def _make_ways_out(self, settings: ServerSettings) -> None:
-        """What outcomes and subscribers leave by."""
         linger_s = settings.channel_linger_s
         self.pipeline = Pipeline(self.log, settings.pending_bytes)
         self.retention = Retention(settings.retention_bytes)
-        self.attendance = Attendance(
-            self.engine,
-            self.retention,
-            linger_s,
-            lambda channel, partitions: self.leaving.asked(channel, partitions),  # noqa: PLW0108  (there is none yet)
-            settings.channels_per_client,
-        )
+        asked = partial(partitions_asked, self.children, self.pipeline)
+        self.attendance = Attendance(self.engine, self.retention, linger_s, asked, settings.channels_per_client)
         self.leaving = Leaving(self.children, self.pipeline, self.attendance, linger_s)
         self.commits = Commits(self.pipeline, self.children, self.leaving, self.storage.space)
         self.jobs = Jobs(self.working, self.pipeline.fail)
 
     def _make_changes(self, settings: ServerSettings) -> None:
-        """What changes rows, and streams that follow from them."""
         engine, storage = self.engine, self.storage
         due = self._conditionals_due = asyncio.Event()
         self.conditionals = Conditionals(engine, self.attendance, settings.max_conditionals, due.set)
@@ -143,7 +132,6 @@ class Server:
         self.windows = WindowLimits(engine, settings.stream_window_bytes)
 
     def _make_answers(self, settings: ServerSettings) -> None:
-        """What answers subscriptions and questions."""
         engine, storage = self.engine, self.storage
         known = (self.attendance, self.conditionals)
         self.subscribing = Subscribing(engine, self.epoch, *known, settings, self._make_for)
@@ -158,24 +146,17 @@ class Server:
         )
 
     def _make_for(self, sql: str, owner: str) -> None:
-        """Make what a subscription needs; TooLarge or Overloaded if there is too much of it."""
         self.hidden.make_for(sql, owner)
         self.windows.admit(sql, owner)
 
     now = staticmethod(time.monotonic)
 
-    def status(self) -> dict[str, object]:
-        """Everything there is to show."""
-        return server_status(self)
-
     @property
     def name(self) -> str:
-        """What it is called."""
         return self.settings.name
 
     @property
     def endpoint(self) -> str:
-        """Where children dial."""
         return self.settings.advertise or self.listener.endpoint
 
     async def run(self, started: asyncio.Event | None = None) -> None:
@@ -219,7 +200,7 @@ class Server:
             self.releases.close()
             await self.listener.stop()
             try:
-                if sound and self.pipeline.sound and not self.engine.broken:  # a large batch may be half-way
+                if sound and self.pipeline.sound and not self.engine.changes.broken:  # a large batch may be half-way
                     stopping.busy = "leaving a checkpoint"
                     await self.storage.leave_checkpoint()
             finally:
@@ -256,7 +237,6 @@ class Server:
     # --- called by the children --------------------------------------------------------------------------------
 
     def on_request(self, peer: Peer, request: Request) -> None:
-        """A child, or a client below it, asks for something."""
         self.hall.on_request(request)
 
     def on_quiet(self) -> None:
@@ -286,5 +266,4 @@ class Server:
         return self.missing() or (None if full is None else f"disk full: publishes refused ({full})")
 
     def missing(self) -> str | None:
-        """Why the server cannot serve, if it cannot."""
         return None if self.pipeline.sound else "starting"

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from hullcast.broker.log.checkpoint import CapturedState
     from hullcast.broker.log.recovery import DataDirectory
+    from hullcast.broker.server.jobs import Working
     from hullcast.broker.server.settings import ServerSettings
-    from hullcast.broker.server.working import Working
 
 log = logger(__name__)
 
@@ -205,7 +205,6 @@ class Storage:
             log.error("files not written", extra={"why": str(error), "what": task.get_name()})
 
     def _usable(self) -> DataDirectory | None:
-        """The temporary directory, if its log is whole."""
         return None if self._temporary is None or self._temporary.log.why_broken else self._temporary
 
     async def _begin(self) -> None:

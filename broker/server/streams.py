@@ -15,27 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from hullcast.broker.processes.child import ChildKind, ChildProcess
 from hullcast.broker.queries.derived import is_hidden
+from hullcast.broker.scheduling.policy import one_of
+from hullcast.broker.server.making import check_share
+from hullcast.broker.streams import messages
 from hullcast.broker.streams.definition import begins_behind, is_torn, start_of
 from hullcast.broker.streams.joins import DerivedJoins, JoinState, Noted
-from hullcast.broker.streams.messages import (
-    AskPaths,
-    BeginStreams,
-    CloseQuery,
-    GiveWay,
-    OpenQuery,
-    QueryFailed,
-    QueryOpened,
-    QueryPaths,
-    ReleasedTo,
-    StreamResults,
-    StreamsReport,
-    SwitchOperatorPolicy,
-    TimeWord,
-    TookResults,
-)
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.tables.schema import fold
-from hullcast.network.wire.errors import BadSetting, HullcastError, Overloaded, TooLarge, from_wire, to_wire
+from hullcast.network.wire.errors import HullcastError, Overloaded, TooLarge, from_wire, to_wire
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
@@ -44,8 +31,9 @@ if TYPE_CHECKING:
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.log.commit_log import CommitLog
     from hullcast.broker.log.recovery import DataDirectory
+    from hullcast.broker.server.attendance import Attendance
     from hullcast.broker.server.changing import Changing
-    from hullcast.broker.server.commits import Commits
+    from hullcast.broker.server.pipeline import Commits
     from hullcast.broker.server.settings import ServerSettings
     from hullcast.broker.streams.joins import DerivedJoin
     from hullcast.broker.tables.schema import Table
@@ -69,6 +57,8 @@ LOOK_S = 1.0
 #: Seconds after which a query that failed is begun again, from then on. One that gave way to publishers waits twice as
 #: long each time, up to so many times that.
 AGAIN_S, MOST_AGAIN = 5.0, 64
+#: Different joins over streams that subscriptions may need at once; each is computed for all tuples of its streams.
+MOST_JOINS = 64
 
 
 class StreamsProcess:
@@ -96,10 +86,10 @@ class StreamsProcess:
         self._numbered: dict[int, DerivedJoin] = {}  # those that the process knows
         self._numbers = 0
         self._definitions = self._told = -1
-        self._words: dict[str, list[TimeWord]] = {}
-        self._came: deque[StreamResults] = deque()  # results that wait for the disk
+        self._words: dict[str, list[messages.TimeWord]] = {}
+        self._came: deque[messages.StreamResults] = deque()  # results that wait for the disk
         self._taking = False  # the next of them, in the next turn of the event loop
-        self._report = StreamsReport(0, frozenset(), {})
+        self._report = messages.StreamsReport(0, frozenset(), {})
         self._looked_at = 0.0
         self._relaxed_at = 0.0  # until then publishers were not held up, or joins have given way since
         self._writing: asyncio.Task[None] | None = None
@@ -129,7 +119,7 @@ class StreamsProcess:
         if now - self._looked_at >= LOOK_S:
             self._looked_at = now
             for number in self._numbered:
-                self._child.write(AskPaths(number))
+                self._child.write(messages.AskPaths(number))
             self._note_tables()
 
     def _relieve(self, now: float) -> None:
@@ -138,7 +128,7 @@ class StreamsProcess:
         held = self._overload if self._child.spoke else None
         late = held is not None and now - self._relaxed_at >= PATIENCE_S
         if held is not None and late:
-            self._child.write(GiveWay(bool(self._report.full), *to_wire(held)))
+            self._child.write(messages.GiveWay(bool(self._report.full), *to_wire(held)))
         if held is None or late:
             self._relaxed_at = now
 
@@ -173,7 +163,9 @@ class StreamsProcess:
 
     async def _start(self) -> None:
         directory = await self._files()
-        await self._child.start(BeginStreams(str(directory.path), self.policy, self._limit_bytes, self._memory_bytes))
+        await self._child.start(
+            messages.BeginStreams(str(directory.path), self.policy, self._limit_bytes, self._memory_bytes)
+        )
         self._directory = directory
         self._definitions = self._told = -1
         self.on_release()
@@ -183,10 +175,9 @@ class StreamsProcess:
             join.state = JoinState()
         for told in (self._numbered, self._came, self._words, self._tellings):
             told.clear()
-        self._report = StreamsReport(0, frozenset(), {})
+        self._report = messages.StreamsReport(0, frozenset(), {})
 
     async def stop(self) -> None:
-        """End the process, and wait for that."""
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
@@ -211,7 +202,7 @@ class StreamsProcess:
         self._told = synced
         self._tellings.append((synced, self._unread))
         self._words = {name: words[len(due[name]) :] for name, words in self._words.items()}
-        self._child.write(ReleasedTo(synced, said))
+        self._child.write(messages.ReleasedTo(synced, said))
 
     def _write(self) -> None:
         """Replies do not wait for these files (there is no data directory), but the process does."""
@@ -233,7 +224,7 @@ class StreamsProcess:
         joins, later = list(self._joins), False
         for number, join in list(self._numbered.items()):
             if join not in joins:
-                self._child.write(CloseQuery(number))
+                self._child.write(messages.CloseQuery(number))
                 del self._numbered[number]
         for join in joins:
             if not join.state.number and join.stream.store.created > synced:  # what was before it must be on disk
@@ -256,7 +247,7 @@ class StreamsProcess:
         self._numbers += 1
         join.state = JoinState(self._numbers)
         self._numbered[self._numbers] = join
-        self._child.write(OpenQuery(self._numbers, terms, table, start, is_hidden(table.name)))
+        self._child.write(messages.OpenQuery(self._numbers, terms, table, start, is_hidden(table.name)))
 
     def _begin_again(self, join: DerivedJoin) -> None:
         """A query failed: what it needed is no longer there. It goes on from now, and some results are missing; later,
@@ -273,19 +264,15 @@ class StreamsProcess:
     def advanced(self, stream: str, seq: int, reached: float) -> None:
         """A heartbeat: a stream's time has come so far, after all updates up to `seq`."""
         if self._is_read(stream):
-            self._words.setdefault(fold(stream), []).append(TimeWord(seq, reached))
+            self._words.setdefault(fold(stream), []).append(messages.TimeWord(seq, reached))
 
     def _is_read(self, stream: str) -> bool:
-        """Whether the process reads a stream."""
         return any(join.state.number for join in self._joins.reading(stream))
 
     def switch(self, policy: str) -> None:
-        """Let another policy decide which operator runs next."""
-        if policy not in OPERATOR_POLICIES:
-            raise BadSetting("policy", policy, f"must be one of {', '.join(sorted(OPERATOR_POLICIES))}")
-        self.policy = policy
+        self.policy = one_of(OPERATOR_POLICIES, policy)
         if self._child.running:
-            self._child.write(SwitchOperatorPolicy(policy))
+            self._child.write(messages.SwitchOperatorPolicy(policy))
 
     def refuse_more(self, table: str) -> None:
         """Overloaded while too much of a stream waits for a join: its publisher tries again."""
@@ -306,18 +293,18 @@ class StreamsProcess:
 
     def _on_message(self, message: object) -> None:
         match message:
-            case StreamResults():
+            case messages.StreamResults():
                 self._came.append(message)
                 self._take_soon()
-            case QueryOpened(number) if number in self._numbered:
+            case messages.QueryOpened(number) if number in self._numbered:
                 self._numbered[number].state.opened = True
-            case QueryFailed(number, code, arguments):
+            case messages.QueryFailed(number, code, arguments):
                 if (join := self._there(number)) is not None:
                     self._failed(join, from_wire(code, arguments))
-            case QueryPaths(number, paths, memory, kept_bytes) if number in self._numbered:
+            case messages.QueryPaths(number, paths, memory, kept_bytes) if number in self._numbered:
                 state = self._numbered[number].state
                 state.paths, state.memory, state.kept_bytes = paths, memory, kept_bytes
-            case StreamsReport():
+            case messages.StreamsReport():
                 self._report = message
                 self._reading_from = message.read or self._reading_from  # 0: it has just begun
                 while self._tellings and self._tellings[0][0] <= message.read:
@@ -353,9 +340,9 @@ class StreamsProcess:
             self._take(self._came.popleft())
             self._take_soon()
 
-    def _take(self, results: StreamResults) -> None:
+    def _take(self, results: messages.StreamResults) -> None:
         """Results become tuples of their stream, if there is still one."""
-        self._child.write(TookResults(results.batch_number))
+        self._child.write(messages.TookResults(results.batch_number))
         join = self._there(results.number)
         if join is None or join.state.failed is not None:
             return
@@ -387,7 +374,6 @@ class StreamsProcess:
         }
 
     def policy_facts(self) -> dict[str, Any]:
-        """The policy in force, what it counts, and all there are with a line about each."""
         counters, counted = self._report.counters, {}
         if busy_s := counters.get("busy_s", 0.0):
             share = 1 - counters["operators_s"] / busy_s
@@ -396,5 +382,49 @@ class StreamsProcess:
         return {"policy": self.policy, "counters": counted, "policies": policies}
 
     def explain(self, table: Table) -> dict[str, Any]:
-        """How a derived stream is computed, or would be."""
         return {**self._joins.explain(table), "policy": self.policy}
+
+
+class HiddenStreams:
+    """Streams of joins that subscriptions made, and since when nobody has read them.
+
+    A subscription to a join over streams reads a stream of its own (broker/queries/derived.py), which all that are
+    alike share. It is made before the subscription is understood, by a statement that is logged like any other: so it
+    is there after a restart, with its results, and subscribers go on where they were.
+    """
+
+    def __init__(
+        self, engine: ServedEngine, attendance: Attendance, linger_s: float, changing: Changing, joins: StreamsProcess
+    ) -> None:
+        self._engine, self._attendance, self._linger_s = engine, attendance, linger_s
+        self._changing, self._joins = changing, joins
+        self._deserted: dict[str, float] = {}
+        self._made_by: dict[str, str | None] = {}  # None: before the server started
+
+    def make_for(self, sql: str, owner: str) -> None:
+        """Make the stream that a subscription needs, if it is not there. TooLarge or Overloaded if there are too many,
+        or they would keep too much."""
+        statement = self._engine.catalogue.join_to_make(sql)
+        if statement is None:
+            return
+        self._made_by = {name: self._made_by.get(name) for name in self._names()}
+        what = "different joins over streams of"
+        of_one, of_all = f"{what} one client (close some of its subscriptions)", f"{what} all clients"
+        check_share(owner, list(self._made_by.values()), MOST_JOINS, of_one, of_all)
+        planned = self._engine.catalogue.join_planned(sql)
+        assert planned is not None, "it is not there"
+        self._joins.check_room(planned)
+        self._changing.execute_own(statement)
+        self._made_by = {name: self._made_by.get(name, owner) for name in self._names()}
+
+    def _names(self) -> list[str]:
+        return [name for name in self._engine.tables if is_hidden(name)]
+
+    def expire(self, now: float) -> None:
+        """Drop those that nobody has read for a while; a subscriber that was lost may come back until then."""
+        read = self._attendance.tables_read()
+        self._deserted = {name: self._deserted.get(name, now) for name in self._names() if fold(name) not in read}
+        for name, since in list(self._deserted.items()):
+            if now - since >= self._linger_s:
+                del self._deserted[name]
+                self._changing.drop_hidden(name)  # another time, if it is in use

@@ -23,48 +23,23 @@ import numpy as np
 
 from hullcast.broker.engine.engine import NO_POSITION
 from hullcast.broker.reformulate.tuples import TuplesChannel
-from hullcast.broker.scheduling.driver import Until
+from hullcast.broker.server.attendance import ASKED
 from hullcast.broker.server.outcome import Outcome
-from hullcast.broker.server.shares import ASKED
-from hullcast.network.wire import bodies
-from hullcast.network.wire.bodies import (
-    AnswerPart,
-    ChannelSpec,
-    Failed,
-    Fetch,
-    Group,
-    Opened,
-    Staged,
-    Subscribe,
-    Subscribed,
-)
+from hullcast.network.wire import bodies, errors
 from hullcast.network.wire.columns import concatenate, length, size_bytes, take
-from hullcast.network.wire.errors import (
-    BadSetting,
-    ConnectionLost,
-    HullcastError,
-    InvariantBroken,
-    NotPermitted,
-    Overloaded,
-    TooLarge,
-    Unavailable,
-    UsageError,
-    to_wire,
-)
 from hullcast.network.wire.frames import Install
 from hullcast.network.wire.values import parameter_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.reformulate.channel import Attended
     from hullcast.broker.scheduling.driver import Work
-    from hullcast.broker.server.access import Access, Asked
+    from hullcast.broker.server.access import Access, Asked, Needs
     from hullcast.broker.server.attendance import Attendance, Attending
     from hullcast.broker.server.conditionals import Conditionals
     from hullcast.broker.server.settings import ServerSettings
-    from hullcast.network.security.rights import Action
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.columns import Columns
 
@@ -91,10 +66,8 @@ NO_SUCH_POSITION = (1 << 63) - 1
 TRIES = 4
 
 
-#: What a subscription needs the right to: an action, and the tables.
-Needs: TypeAlias = "tuple[tuple[Action, tuple[str, ...]], ...]"
 #: By the number of a group that is a conditional subscription: what it needs, or why it cannot be subscribed to.
-Prepared: TypeAlias = "Mapping[int, Needs | HullcastError]"
+Prepared: TypeAlias = "Mapping[int, Needs | errors.HullcastError]"
 NOTHING_PREPARED: Prepared = MappingProxyType({})
 
 
@@ -102,7 +75,7 @@ NOTHING_PREPARED: Prepared = MappingProxyType({})
 class _Asked:
     """A group that was understood, its channel held open until it is released."""
 
-    group: Group
+    group: bodies.Group
     attended: Attended
     attending: Attending
     needs: Needs
@@ -119,11 +92,6 @@ class _Asked:
         """The moment after which it has not heard everything."""
         return self.since if self.since is not None else min((seq for _, seq in self.runs), default=0)
 
-    def check(self, access: Access) -> None:
-        """NotPermitted unless the sender may have this, by the rights in force now."""
-        for action, tables in self.needs:
-            access.check(action, tables)
-
     def again(self) -> None:
         """Drop what it has: it begins with a new snapshot."""
         self.since, self.snapshot = None, None
@@ -138,11 +106,9 @@ class _Asked:
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """A request on its way through the slices."""
-
     access: Access
     asked: list[_Asked] = field(default_factory=list)
-    failed: list[Opened] = field(default_factory=list)
+    failed: list[bodies.Opened] = field(default_factory=list)
     held_bytes: int = 0  # first answers, staged or not
     parts: list[bytes] = field(default_factory=list)  # staged answers
     fetched: int = 0  # of the parts
@@ -169,11 +135,10 @@ class Subscribing:
 
     @property
     def staged_bytes(self) -> int:
-        """First answers that wait to be fetched."""
         return sum(request.held_bytes for request in self._staged.values())
 
     def subscribe(
-        self, body: Subscribe, access: Access, now: Callable[[], float], prepared: Prepared = NOTHING_PREPARED
+        self, body: bodies.Subscribe, access: Access, now: Callable[[], float], prepared: Prepared = NOTHING_PREPARED
     ) -> Work:
         """All groups of a request in one reply. The result is an Outcome. Conditionals that it subscribes to were made
         before, by `Evaluating`: `prepared` says what each needs, or why there is none."""
@@ -199,9 +164,9 @@ class Subscribing:
                     request.asked.append(one)
                     if one.since is None:
                         yield from self._answer(request, one)
-                except HullcastError as error:  # of several groups, one may be wrong (its table is gone) alone
-                    comes_again = isinstance(error, Unavailable) and group.trigger is not None
-                    if len(body.groups) == 1 or comes_again or isinstance(error, InvariantBroken):
+                except errors.HullcastError as error:  # of several groups, one may be wrong (its table is gone) alone
+                    comes_again = isinstance(error, errors.Unavailable) and group.trigger is not None
+                    if len(body.groups) == 1 or comes_again or isinstance(error, errors.InvariantBroken):
                         raise
                     request.failed.append(_failed(group, error))
                     self._drop(request, group)
@@ -215,22 +180,22 @@ class Subscribing:
             if request not in self._staged.values():
                 self._release(request)
 
-    def check_size(self, body: Subscribe) -> None:
-        """TooLarge if a request asks for too much at once."""
+    def check_size(self, body: bodies.Subscribe) -> None:
         count, groups, limits = sum(group.count for group in body.groups), len(body.groups), self._settings
         if count > limits.subscribe_rows:
-            raise TooLarge("subscriptions in one request (send several requests)", count, limits.subscribe_rows)
+            raise errors.TooLarge("subscriptions in one request (send several requests)", count, limits.subscribe_rows)
         if groups > limits.subscribe_groups:
-            raise TooLarge("different queries in one request (send several requests)", groups, limits.subscribe_groups)
+            raise errors.TooLarge(
+                "different queries in one request (send several requests)", groups, limits.subscribe_groups
+            )
 
-    def _drop(self, request: _Request, group: Group) -> None:
+    def _drop(self, request: _Request, group: bodies.Group) -> None:
         for one in [one for one in request.asked if one.group is group]:
             one.holding.close()
             self._count(request, one, 0)
             request.asked.remove(one)
 
     def _release(self, request: _Request) -> None:
-        """Let go of all channels and first answers."""
         for one in request.asked:
             one.holding.close()
         self._hold(request, 0)
@@ -238,12 +203,10 @@ class Subscribing:
     # --- room ----------------------------------------------------------------------------------------------
 
     def _count(self, request: _Request, one: _Asked, size: int) -> None:
-        """A group's first answers take so much now."""
         more, one.held_bytes = size - one.held_bytes, size
         self._hold(request, request.held_bytes + more)
 
     def _hold(self, request: _Request, size: int) -> None:
-        """A request's first answers take so much now."""
         self._held[request.access.owner] += size - request.held_bytes
         request.held_bytes = size
         if not self._held[request.access.owner]:
@@ -253,44 +216,47 @@ class Subscribing:
         """TooLarge if a request's first answers are too much in any case, Overloaded if they are for now."""
         if request.held_bytes > HELD_BYTES_PER_OWNER:
             what = "bytes of first answers in one request (subscribe to fewer or narrower ranges at a time)"
-            raise TooLarge(what, request.held_bytes, HELD_BYTES_PER_OWNER)
+            raise errors.TooLarge(what, request.held_bytes, HELD_BYTES_PER_OWNER)
         if self._held[request.access.owner] > HELD_BYTES_PER_OWNER:
-            raise Overloaded("bytes of first answers that one client has not fetched", HELD_BYTES_PER_OWNER)
+            raise errors.Overloaded("bytes of first answers that one client has not fetched", HELD_BYTES_PER_OWNER)
         if self._held.total() > HELD_BYTES:
-            raise Overloaded("bytes of first answers that clients have not fetched", HELD_BYTES)
+            raise errors.Overloaded("bytes of first answers that clients have not fetched", HELD_BYTES)
 
     # --- the groups --------------------------------------------------------------------------------------
 
-    def _understand(self, group: Group, request: _Request, since: int | None, prepared: Needs | HullcastError) -> Work:
+    def _understand(
+        self, group: bodies.Group, request: _Request, since: int | None, prepared: Needs | errors.HullcastError
+    ) -> Work:
         """A group's channel (opened if need be), and whether what it missed since then is still here."""
         attended: Attended
         if group.trigger is None:
-            request.access.check("subscribe", self._engine.catalogue.tables_named(group.sql))
+            tables = self._engine.catalogue.tables_named(group.sql)
+            request.access.allow((("subscribe", tables),))
             refuse_views(self._engine, group.sql, request.access)
             self._attendance.shares.check(request.access.owner, self._engine.catalogue.channel_needed(group.sql))
             self._make_for(group.sql, request.access.owner)
-            yield from self._freed(self._engine.catalogue.tables_named(group.sql))
+            yield from self._engine.changes.freed(tables)
             attended = yield from self._engine.attending(group.sql, parameter_columns(group), group.count)
             needs: Needs = (("subscribe", attended.reads),)
             costs: str | None = attended.channel.name
-        elif isinstance(prepared, HullcastError):
+        elif isinstance(prepared, errors.HullcastError):
             raise prepared
         else:
             made = self._conditionals.find(group)
             if made is None or not made.ready:
-                raise ConnectionLost("the conditional subscription has ended meanwhile")
+                raise errors.ConnectionLost("the conditional subscription has ended meanwhile")
             attended, needs, costs = made.attended, prepared, made.condition
         channel = attended.channel
-        refusal: HullcastError | None = None
+        refusal: errors.HullcastError | None = None
         new, most = self._attendance.find(channel.name) is None, self._settings.max_channels
         boxes = len(attended.predicates.low)
         if boxes > self._settings.subscribe_rows:
             what = "ranges and values in one request (send several requests)"
-            refusal = TooLarge(what, boxes, self._settings.subscribe_rows)
+            refusal = errors.TooLarge(what, boxes, self._settings.subscribe_rows)
         elif group.after is not None and not isinstance(channel, TuplesChannel):
-            refusal = BadSetting("after", group.after, NO_POSITION)
+            refusal = errors.BadSetting("after", group.after, NO_POSITION)
         elif new and len(self._attendance) >= most:
-            refusal = Overloaded("open channels (max_channels): different queries of all clients", most)
+            refusal = errors.Overloaded("open channels (max_channels): different queries of all clients", most)
         if refusal is not None:
             if new:
                 self._engine.forsake(channel.name)
@@ -304,8 +270,8 @@ class Subscribing:
         one = _Asked(group, attended, attending, needs, None, holding)
         if channel.counted:
             try:
-                yield from self._freed(attended.reads)
-                with self._engine.using(attended.reads):
+                yield from self._engine.changes.freed(attended.reads)
+                with self._engine.changes.using(attended.reads):
                     yield from self._want(one)
             except BaseException:
                 holding.close()
@@ -349,20 +315,15 @@ class Subscribing:
         for start in range(0, max(n, 1), step):
             capture = partial(self._capture, one, slice(start, start + step))
             at_once = self._capture_cost(one, step) <= AT_ONCE_LOOKS or step < n
-            yield from self._freed(one.attended.reads)
-            with self._engine.using(one.attended.reads):
+            yield from self._engine.changes.freed(one.attended.reads)
+            with self._engine.changes.using(one.attended.reads):
                 parts.append(capture()() if at_once else (yield capture))
             if start + step < n:
                 yield SLICE_S
         one.snapshot = parts[0] if len(parts) == 1 else concatenate(parts)
         self._count(request, one, size_bytes(one.snapshot))
-        if self._engine.broken:
-            raise InvariantBroken("the engine stopped")
-
-    def _freed(self, tables: Sequence[str]) -> Work:
-        """Returns when no large batch holds one of these tables."""
-        while self._engine.held(tables):
-            yield Until(lambda: not self._engine.held(tables))
+        if self._engine.changes.broken:
+            raise errors.InvariantBroken("the engine stopped")
 
     def _capture_cost(self, one: _Asked, members: int) -> int:
         channel, after = one.attended.channel, one.group.after
@@ -395,15 +356,17 @@ class Subscribing:
         ticket = os.urandom(16)
         request.until = now() + STAGED_S
         self._staged[ticket] = request
-        return Outcome(Staged(ticket, len(request.parts)))
+        return Outcome(bodies.Staged(ticket, len(request.parts)))
 
-    def fetch(self, asked: Asked[Fetch], now: float) -> Outcome:
+    def fetch(self, asked: Asked[bodies.Fetch], now: float) -> Outcome:
         """A part of first answers that were too large for one reply, if the sender may still have them."""
         body, request = asked.body, self._kept(asked.body.ticket, asked.access.owner)
         if body.part >= len(request.parts):
-            raise UsageError(f"there is no part {body.part} of these answers, only 0 to {len(request.parts) - 1}")
+            raise errors.UsageError(
+                f"there is no part {body.part} of these answers, only 0 to {len(request.parts) - 1}"
+            )
         for one in request.asked:
-            one.check(request.access)
+            request.access.allow(one.needs)
         if body.part >= request.fetched:  # fetching the same part again does not keep them for ever
             request.fetched, request.until = body.part + 1, now + STAGED_S
         return Outcome(request.parts[body.part])
@@ -411,11 +374,10 @@ class Subscribing:
     def _kept(self, ticket: bytes, owner: str) -> _Request:
         request = self._staged.get(ticket)
         if request is None or request.access.owner != owner:
-            raise UsageError("these staged answers are no longer kept; subscribe again")
+            raise errors.UsageError("these staged answers are no longer kept; subscribe again")
         return request
 
     def expire(self, now: float) -> None:
-        """Forget staged answers that were not fetched in time."""
         for ticket in [ticket for ticket, request in self._staged.items() if request.until < now]:
             self._release(self._staged.pop(ticket))
 
@@ -433,18 +395,18 @@ class Subscribing:
                 break
             if staged or tries == TRIES - 1:
                 what = "bytes of messages kept for subscribers (retention_bytes)"
-                raise Overloaded(what, self._retention.limit_bytes)
+                raise errors.Overloaded(what, self._retention.limit_bytes)
             for one in stale:
                 yield from self._answer(request, one)
                 self._check_room(request)
-        opened: list[Opened] = []
+        opened: list[bodies.Opened] = []
         admitted: list[_Asked] = []
         installs: list[Install] = []
-        specs: dict[int, ChannelSpec] = {}
+        specs: dict[int, bodies.ChannelSpec] = {}
         for one in request.asked:
             try:
-                one.check(request.access)  # it may have taken a while
-            except HullcastError as error:
+                request.access.allow(one.needs)  # it may have taken a while
+            except errors.HullcastError as error:
                 if len(request.asked) == 1:
                     raise
                 request.failed.append(_failed(one.group, error))
@@ -455,17 +417,16 @@ class Subscribing:
             snapshot = None if staged else one.snapshot
             names, spec = one.attended.columns, one.attending.spec
             after = one.begins if one.since is None else one.since
-            of = one.attended.predicates.of
+            of, number = one.attended.predicates.of, one.attending.number
             boxes = None if of is None else np.bincount(of)
-            number = one.attending.number
-            opened.append(Opened(one.group.group, number, names, snapshot, None, tuple(late), after, boxes))
+            opened.append(bodies.Opened(one.group.group, number, names, snapshot, None, tuple(late), after, boxes))
             counted = one.points is not None
             installs.append(
                 Install(one.group.group, one.attending.number, spec.form, spec.partitioned, points, counted)
             )
             specs[one.attending.number] = spec
             admitted.append(one)
-        reply = Subscribed(self._engine.seq, self._epoch, (*opened, *request.failed), specs, replay)
+        reply = bodies.Subscribed(self._engine.seq, self._epoch, (*opened, *request.failed), specs, replay)
         outcome = Outcome(reply, installs=tuple(installs), ordered=True)
         for one in admitted:
             one.points = None  # the outcome's from now on
@@ -513,13 +474,13 @@ def refuse_views(engine: ServedEngine, sql: str, access: Access, *, condition: b
     names = list(dict.fromkeys(table.name for view in views for table in view.tables))
     try:
         access.check("subscribe", names)
-    except NotPermitted:
+    except errors.NotPermitted:
         names = []
     raise engine.catalogue.not_pushed(views[0], sql, names, condition=condition)
 
 
-def _failed(group: Group, error: HullcastError) -> Opened:
-    return Opened(group.group, 0, (), None, Failed(*to_wire(error)))
+def _failed(group: bodies.Group, error: errors.HullcastError) -> bodies.Opened:
+    return bodies.Opened(group.group, 0, (), None, bodies.Failed(*errors.to_wire(error)))
 
 
 def _parts(snapshots: list[tuple[int, Columns]], part_bytes: int) -> list[bytes]:
@@ -530,12 +491,12 @@ def _parts(snapshots: list[tuple[int, Columns]], part_bytes: int) -> list[bytes]
 
     def encode() -> None:
         nonlocal size, total
-        parts.append(bodies.encode(AnswerPart(tuple(gathered))))
+        parts.append(bodies.encode(bodies.AnswerPart(tuple(gathered))))
         gathered.clear()
         size, total = 0, total + len(parts[-1])
         if total > HELD_BYTES_PER_OWNER:
             what = "bytes of first answers waiting to be fetched (subscribe to less at a time)"
-            raise TooLarge(what, total, HELD_BYTES_PER_OWNER)
+            raise errors.TooLarge(what, total, HELD_BYTES_PER_OWNER)
 
     for group, columns in snapshots:
         for some in _pieces(columns, part_bytes):

@@ -10,33 +10,27 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from functools import partial
+from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.log.history import Life
 from hullcast.broker.processes.child import ChildKind, ChildProcess
+from hullcast.broker.scheduling.policy import one_of
+from hullcast.broker.server.jobs import Awaited, Room
 from hullcast.broker.tables.schema import fold
+from hullcast.broker.warehouse import messages
 from hullcast.broker.warehouse.deciding.policies import POLICIES
 from hullcast.broker.warehouse.files.view_file import ViewLife
-from hullcast.broker.warehouse.messages import (
-    AnswerEnded,
-    AnswerRows,
-    Ask,
-    Begin,
-    DiskLimits,
-    Known,
-    MakeView,
-    QueryLimits,
-    QueryRefused,
-    Released,
-    Report,
-    SpooledPart,
-    Switch,
-    Tables,
-    ViewMade,
-    Withdraw,
-)
 from hullcast.broker.warehouse.process.answering import with_worth
-from hullcast.network.wire.errors import BadSetting, ConnectionLost, HullcastError, from_wire
+from hullcast.network.wire.errors import (
+    ConnectionLost,
+    HullcastError,
+    Overloaded,
+    PromiseTooShort,
+    SqlError,
+    from_wire,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -45,6 +39,7 @@ if TYPE_CHECKING:
     from hullcast.broker.log.recovery import DataDirectory
     from hullcast.broker.queries.view import ViewDefinition
     from hullcast.broker.server.settings import ServerSettings
+    from hullcast.broker.sql.view import CreateView
     from hullcast.broker.tables.feed import ChangeTally
     from hullcast.broker.tables.schema import Table
 
@@ -54,6 +49,10 @@ RELEASE_S = 0.02
 ROW_LIMIT, ANSWER_BYTES = 1_000_000, 512 << 20
 #: Tables that the process is told of at once; then others have their turn.
 TABLES_AT_ONCE = 10
+#: Views of a server: each is looked at whenever something happens.
+MOST_VIEWS = 64
+#: Requests that wait for a view to be made.
+VIEWS = Room("requests to create views", waiting=MOST_VIEWS, waiting_per_owner=MOST_VIEWS)
 #: It is as urgent as the server; its workers are less.
 WAREHOUSE = ChildKind(
     "warehouse",
@@ -82,11 +81,9 @@ class LargeAnswer:
 
     @property
     def ended(self) -> bool:
-        """Whether no more portions will come."""
         return self._worth is not None or self._error is not None
 
-    def add(self, part: SpooledPart) -> None:
-        """One more portion is in the file."""
+    def add(self, part: messages.SpooledPart) -> None:
         if self._closed:
             return
         try:
@@ -103,12 +100,10 @@ class LargeAnswer:
             self.on_growth()
 
     def end(self, worth: dict[str, Any]) -> None:
-        """That was the last portion."""
         self._worth = worth
         self._tell()
 
     def fail(self, error: HullcastError) -> None:
-        """No further portion will come."""
         self._error = self._error or error
         self._tell()
 
@@ -137,7 +132,6 @@ class LargeAnswer:
         return body, last
 
     def close(self) -> None:
-        """Let go of the file."""
         self._closed = True
         if self._file is not None:
             os.close(self._file)
@@ -176,8 +170,9 @@ class Warehouse:
     ) -> None:
         """`files` gives the directory that the process may read: all that was acknowledged before is in its log."""
         self._engine, self._files, self._places = engine, files, settings.warehouse_processes
-        self._limits = QueryLimits(settings.query_s, settings.query_memory_bytes, ROW_LIMIT, ANSWER_BYTES)
-        self._disk = DiskLimits(settings.warehouse_file_bytes, 0 if settings.data is None else settings.reserve_bytes)
+        self._limits = messages.QueryLimits(settings.query_s, settings.query_memory_bytes, ROW_LIMIT, ANSWER_BYTES)
+        reserve_bytes = 0 if settings.data is None else settings.reserve_bytes
+        self._disk = messages.DiskLimits(settings.warehouse_file_bytes, reserve_bytes)
         self.policy = settings.warehouse_policy
         self.child = ChildProcess(WAREHOUSE, self._on_message, self._on_gone)
         self._directory: DataDirectory | None = None
@@ -201,7 +196,7 @@ class Warehouse:
         directory = await self._files()
         async with self._starting:
             if directory is not self._directory or not self.child.running:
-                begin = Begin(str(directory.path), self._places, self._limits, self.policy, self._disk)
+                begin = messages.Begin(str(directory.path), self._places, self._limits, self.policy, self._disk)
                 await self.child.start(begin)
                 self._directory = directory
                 self._tally, self._tally_from = self._engine.feed.tally(), self._engine.seq
@@ -226,7 +221,6 @@ class Warehouse:
         self._large.clear()
 
     async def stop(self) -> None:
-        """End the process, and wait for that."""
         if self._release_due is not None:
             self._release_due.cancel()
         await self.child.stop()
@@ -257,12 +251,12 @@ class Warehouse:
             stores, views, told = dict(catalogue.stores), dict(catalogue.views), 0
             for name in [name for name in self._known if name not in stores and name not in views]:
                 del self._known[name]
-                self.child.write(Known(name, None))
+                self.child.write(messages.Known(name, None))
             for name, store in stores.items():
                 if self._known.get(name) is store.table:
                     continue
                 self._known[name] = store.table
-                self.child.write(Known(name, Life(store.table, store.created), len(store)))
+                self.child.write(messages.Known(name, Life(store.table, store.created), len(store)))
                 told += 1
                 if told % TABLES_AT_ONCE == 0:
                     await asyncio.sleep(0)
@@ -277,7 +271,7 @@ class Warehouse:
             return
         if all(fold(table.name) in self._known for table in view.tables):
             self._known[name] = view
-            self.child.write(Known(name, life_of(view, self._engine)))
+            self.child.write(messages.Known(name, life_of(view, self._engine)))
 
     def on_release(self) -> None:
         """What was appended to the log is on disk; the process learns of it soon."""
@@ -304,7 +298,7 @@ class Warehouse:
         self._through, self._told_at = through, time.monotonic()
         stores = self._engine.catalogue.stores
         tables = {name: count for store, count in counts.items() if stores.get(name := fold(store.table.name)) is store}
-        self.child.write(Released(through, self._told_at, tables))
+        self.child.write(messages.Released(through, self._told_at, tables))
 
     async def wait_released(self, seq: int) -> None:
         """Return when the process can read everything up to a sequence number; or, while the disk has no room for that,
@@ -316,10 +310,9 @@ class Warehouse:
 
     @property
     def knows_all(self) -> bool:
-        """Whether the process was told of all tables and views."""
         return self._definitions == self._engine.catalogue.definitions
 
-    async def ask(self, ask: Ask) -> QueryOutcome:
+    async def ask(self, ask: messages.Ask) -> QueryOutcome:
         """What becomes of a query; raises why it cannot be answered."""
         found: QueryOutcome = await self._answer(ask._replace(number=self._numbers + 1))
         return found
@@ -327,10 +320,10 @@ class Warehouse:
     async def make_view(self, view: ViewLife, owner: str) -> tuple[int, float]:
         """Make the file of a view that is to be created: a number for `withdraw`, and the shortest response time that
         can be promised."""
-        made: ViewMade = await self._answer(MakeView(self._numbers + 1, owner, view))
+        made: messages.ViewMade = await self._answer(messages.MakeView(self._numbers + 1, owner, view))
         return made.number, made.shortest_s
 
-    async def _answer(self, message: Ask | MakeView) -> Any:
+    async def _answer(self, message: messages.Ask | messages.MakeView) -> Any:
         """What comes of the next message that has a number."""
         self._numbers = number = message.number
         self.tell_released()
@@ -351,41 +344,42 @@ class Warehouse:
         """Nobody wants an answer any more, or the rest of one; or there will be no view for which a file was made."""
         self._large.pop(number, None)
         if self.child.running:
-            self.child.write(Withdraw(number))
+            self.child.write(messages.Withdraw(number))
 
     def switch(self, policy: str) -> None:
-        """Let another policy decide what is done next."""
-        if policy not in POLICIES:
-            raise BadSetting("policy", policy, f"must be one of {', '.join(sorted(POLICIES))}")
-        self.policy = policy
+        self.policy = one_of(POLICIES, policy)
         if self.child.running:
-            self.child.write(Switch(policy))
+            self.child.write(messages.Switch(policy))
+
+    def policy_facts(self) -> dict[str, Any]:
+        """The policy in force, what it counts, and all there are with a line about each."""
+        status = self.status()
+        policies = {name: policy.about for name, policy in POLICIES.items()}
+        return {"policy": status["policy"], "counters": status["counters"], "policies": policies}
 
     # -- what it says ----------------------------------------------------------------------------------------
 
     def _on_message(self, message: object) -> None:
         match message:
-            case AnswerRows(number, tables, body, spool):
+            case messages.AnswerRows(number, tables, body, spool):
                 large = None
                 if spool is not None and number in self._owed:  # else nobody waits for it, and it was withdrawn
                     large = self._large[number] = LargeAnswer(number, spool)
                 self._settle(number, QueryOutcome(tables, body, large))
-            case SpooledPart(number):
+            case messages.SpooledPart(number):
                 if number in self._large:
                     self._large[number].add(message)
-            case AnswerEnded(number, worth):
+            case messages.AnswerEnded(number, worth):
                 if number in self._large:
                     self._large.pop(number).end(worth)
-            case Tables(number, names):
-                self._settle(number, QueryOutcome(names, None))
-            case ViewMade(number):
+            case messages.ViewMade(number):
                 self._settle(number, message)
-            case QueryRefused(number, code, arguments):
+            case messages.QueryRefused(number, code, arguments):
                 error = from_wire(code, arguments)
                 if number in self._large:
                     self._large.pop(number).fail(error)
                 self._settle(number, error)
-            case Report(counters):
+            case messages.Report(counters):
                 self._report = counters
 
     def _settle(self, number: int, result: object) -> None:
@@ -410,3 +404,65 @@ class Warehouse:
         if known.get("policy") != self.policy:  # switched since: the counters were the other one's
             known |= {"policy": self.policy, "counters": {}}
         return known
+
+
+class ViewMaking:
+    """The views that are being made, for CREATE VIEW.
+
+    To make one takes as long as reading its tables, so it is made, and its promise measured, before there is such a
+    view: the request waits, and nobody else does. Only then is the statement executed and logged. A view that nobody
+    waits for any more is given up before that, and nothing is left of it. If the server ends before that, there is a
+    file that nobody knows, which the next start removes.
+    """
+
+    def __init__(self, engine: ServedEngine, warehouse: Warehouse) -> None:
+        self._engine, self._warehouse = engine, warehouse
+        self._making: set[str] = set()  # folded names
+
+    def wait(self, statement: CreateView, owner: str) -> Awaited:
+        """What a statement that creates a view waits for."""
+        return Awaited(VIEWS, partial(self._make, statement, owner))
+
+    async def _make(self, statement: CreateView, owner: str) -> int | None:
+        """Make what a statement creates: a number for `Warehouse.withdraw`; None if nothing need be made."""
+        name, others = fold(statement.name), len(self._engine.catalogue.views) + len(self._making)
+        if name in self._making:
+            raise Overloaded(f"requests to create view {statement.name}", 1)
+        if others >= MOST_VIEWS:
+            raise SqlError(statement.name, f"there are {others} views", "DROP VIEW one that nobody needs")
+        self._making.add(name)
+        try:
+            while True:  # once more, if its tables were dropped and created again meanwhile
+                await self._warehouse.start()
+                await self._warehouse.wait_released(self._engine.seq)
+                definition = self._engine.catalogue.bound(statement)
+                if definition is None:
+                    return None
+                life = life_of(definition, self._engine)
+                number, shortest_s = await self._warehouse.make_view(life, owner)
+                try:
+                    if definition.response_time_s < shortest_s:
+                        raise PromiseTooShort(definition.name, definition.response_time_s, rounded_up(shortest_s))
+                    bound = self._engine.catalogue.bound(statement)
+                    if bound == definition and life_of(definition, self._engine) == life:
+                        return number
+                except HullcastError:
+                    self._warehouse.withdraw(number)
+                    raise
+                self._warehouse.withdraw(number)
+        finally:
+            self._making.discard(name)
+
+    def executed(self, statement: CreateView, number: int | None) -> None:
+        """The statement was executed, and the warehouse knows of the view before it can be dropped; or it was refused
+        in the end, and nothing is left of it."""
+        if fold(statement.name) in self._engine.catalogue.views:
+            self._warehouse.tell_view(fold(statement.name))
+        elif number is not None:
+            self._warehouse.withdraw(number)
+
+
+def rounded_up(seconds: float) -> float:
+    """With two digits, for people, who may ask for it then."""
+    unit = floor(log10(seconds)) - 1
+    return float(f"{ceil(seconds / 10.0**unit)}e{unit}")

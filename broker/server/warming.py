@@ -8,14 +8,13 @@ nothing can be kept, this process compiles everything itself.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,8 +35,8 @@ from hullcast.broker.log.walk import run_log
 from hullcast.broker.processes.background import end_with_parent
 from hullcast.broker.reformulate.first import Boxes, JoinSide, pairs_in_boxes
 from hullcast.broker.scheduling.driver import finish
+from hullcast.broker.scheduling.knapsack import packed, update_positions
 from hullcast.broker.streams.warming import run_operators
-from hullcast.broker.warehouse.deciding.policies.knapsack import packed, update_positions
 from hullcast.network import compiled
 from hullcast.network.answers.aggregate import COUNT, answers_of, same
 from hullcast.network.answers.audience import Audience
@@ -48,9 +47,7 @@ from hullcast.network.matching.duality import NO_PARTITIONS
 from hullcast.network.node.warming import warm_node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hullcast.broker.engine.subscription import EngineSubscription
+    from collections.abc import Iterator, Sequence
 
 #: Told after each function compiled: (functions done, functions there are, name of the latest).
 ReportProgress = Callable[[int, int, str], None]
@@ -76,17 +73,16 @@ JOINS = (
     "SELECT SYMBOL, TARGET FROM STOCK JOIN ANALYST ON TARGET - PER BETWEEN ? AND ?",
 )
 
+_STOCKS = (("A", "X", 1.0, 5.0, 10), ("B", "Y", 1.5, 6.0, 20), ("C", "X", 2.0, 7.0, 30))
+
 
 @dataclass(frozen=True, slots=True)
 class Warmth:
-    """How warming went."""
-
     compiled: int  # functions that had to be compiled, here or in a helper process
     seconds: float
 
     @property
     def was_cached(self) -> bool:
-        """Whether everything was there already."""
         return self.compiled == 0
 
 
@@ -118,24 +114,15 @@ def warm(progress: ReportProgress | None = None) -> Warmth:
 
 def run_everything() -> None:
     """One subscription of each kind and a bulk of each, through inserts, changes and deletes."""
-    for queries in ((*EXTREMA, *SUMS_AND_ROWS), JOINS):
-        engine = _small_engine()
-        one = [engine.subscribe(sql, 1, 2) for sql in queries]
-        many = [engine.subscribe_many(sql, np.arange(3.0), np.arange(3.0) + 1) for sql in queries]
-        _touch(engine)
-        _take(one)
-        for subscriptions in many:
-            subscriptions.close()
+    _run((*EXTREMA, *SUMS_AND_ROWS))
+    _run(JOINS)
     for run in (*BESIDE_TREES, *BESIDE_MATCHING):
         run()
 
 
 def run_trees() -> None:
     """The first half: describing updates. No subscription here, so nothing is matched. What a warehouse plans, too."""
-    engine = _small_engine()
-    for sql in (*EXTREMA, *JOINS):
-        engine.open_channel(sql, 1, 2)
-    _touch(engine)
+    _run((*EXTREMA, *JOINS), matched=False)
     A2BTree().range_best(np.zeros(1), np.zeros(1), np.ones(1), 1.0)
     for run in BESIDE_TREES:
         run()
@@ -143,12 +130,7 @@ def run_trees() -> None:
 
 def run_matching() -> None:
     """The second half: finding and telling subscriptions, by kinds that need no tree."""
-    engine = _small_engine()
-    one = [engine.subscribe(sql, 1, 2) for sql in SUMS_AND_ROWS]
-    for sql in SUMS_AND_ROWS:
-        engine.subscribe_many(sql, np.arange(3.0), np.arange(3.0) + 1).close()
-    _touch(engine)
-    _take(one)
+    _run(SUMS_AND_ROWS)
     audience = Audience(2, Outbox(16))  # rectangles are matched here too, without a tree to make them
     audience.admit(np.array([[0.0, 1.0]]))
     edge = np.zeros(1)
@@ -158,6 +140,34 @@ def run_matching() -> None:
     pairs_in_boxes(sides, None, Boxes.of(np.zeros((1, 1)), np.ones((1, 1))), whole=True)
     for run in BESIDE_MATCHING:
         run()
+
+
+def _run(queries: Sequence[str], *, matched: bool = True) -> None:
+    """Change tables that are subscribed to by one and by many of each, or only described."""
+    engine = Engine()
+    for sql in CREATES:
+        engine.execute(sql)
+    stocks = [dict(zip(("SYMBOL", "SECTOR", "RISK", "PER", "SHARES"), row, strict=True)) for row in _STOCKS]
+    engine.upsert("STOCK", stocks)
+    engine.upsert("ANALYST", {"ID": [1, 2], "SECTOR": ["X", "Y"], "TARGET": [5.0, 6.0]})
+    one, many = [], []
+    for sql in queries:
+        if matched:
+            one.append(engine.subscribe(sql, 1, 2))
+            many.append(engine.subscribe_many(sql, np.arange(3.0), np.arange(3.0) + 1))
+        else:
+            engine.open_channel(sql, 1, 2)
+    engine.upsert("STOCK", {"SYMBOL": ["A", "B"], "PER": [9.0, 4.0]})
+    engine.upsert("STOCK", {"SYMBOL": "A", "PER": 5.0})
+    engine.upsert("ANALYST", {"ID": [1], "TARGET": [7.0]})
+    engine.delete("STOCK", ["A"])
+    engine.delete("STOCK", ["B", "C"])
+    for subscription in one:
+        _ = subscription.answer
+        subscription.drain()
+        subscription.close()
+    for subscriptions in many:
+        subscriptions.close()
 
 
 def run_standing_joins() -> None:
@@ -235,34 +245,6 @@ BESIDE_MATCHING = (run_newest, run_streams, run_log, run_operators, warm_node)
 PARTS = (run_trees, run_matching)
 
 
-def _small_engine() -> Engine:
-    engine = Engine()
-    for sql in CREATES:
-        engine.execute(sql)
-    stocks = [dict(zip(("SYMBOL", "SECTOR", "RISK", "PER", "SHARES"), row, strict=True)) for row in _STOCKS]
-    engine.upsert("STOCK", stocks)
-    engine.upsert("ANALYST", {"ID": [1, 2], "SECTOR": ["X", "Y"], "TARGET": [5.0, 6.0]})
-    return engine
-
-
-_STOCKS = (("A", "X", 1.0, 5.0, 10), ("B", "Y", 1.5, 6.0, 20), ("C", "X", 2.0, 7.0, 30))
-
-
-def _touch(engine: Engine) -> None:
-    engine.upsert("STOCK", {"SYMBOL": ["A", "B"], "PER": [9.0, 4.0]})
-    engine.upsert("STOCK", {"SYMBOL": "A", "PER": 5.0})
-    engine.upsert("ANALYST", {"ID": [1], "TARGET": [7.0]})
-    engine.delete("STOCK", ["A"])
-    engine.delete("STOCK", ["B", "C"])
-
-
-def _take(subscriptions: list[EngineSubscription]) -> None:
-    for subscription in subscriptions:
-        _ = subscription.answer
-        subscription.drain()
-        subscription.close()
-
-
 # --- what numba has compiled ---------------------------------------------------------------------------------------
 
 
@@ -284,7 +266,7 @@ def _dear() -> list[KernelCache]:
 
 
 @contextmanager
-def _watched(report: Callable[[str], None]) -> Iterator[list[str]]:
+def _watched(report: Callable[[str], object]) -> Iterator[list[str]]:
     """Collect (and report) the names of the functions compiled meanwhile; those loaded from disk are not."""
     names: list[str] = []
 
@@ -309,57 +291,30 @@ def part_command(part: int) -> list[str]:
 
 
 def _compile_in_parts(report: ReportProgress, total: int) -> int:
-    """Let a process a part compile, and report what they say; how many functions they compiled."""
-    said: SimpleQueue[str | None] = SimpleQueue()
-    helpers = [
-        subprocess.Popen(
-            part_command(part),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # whatever goes wrong there comes up here again, when this process compiles
-            text=True,
-        )
-        for part in range(len(PARTS))
-    ]
-    listeners = [threading.Thread(target=_listen, args=(helper, said), daemon=True) for helper in helpers]
-    done, running = 0, len(helpers)
+    """Let a process a part compile, and report what they say, all into one pipe; how many functions they compiled."""
+    here, there = os.pipe()
+    helpers, done = [], 0
     try:
-        for listener in listeners:
-            listener.start()
-        while running:
-            name = said.get()
-            if name is None:
-                running -= 1
-            else:
+        with open(here, encoding="utf-8") as said:
+            try:  # whatever goes wrong there comes up here again, when this process compiles
+                for part in range(len(PARTS)):
+                    command, none = part_command(part), subprocess.DEVNULL
+                    helpers.append(subprocess.Popen(command, stdin=none, stdout=there, stderr=none))
+            finally:
+                os.close(there)
+            for name in said:
                 done += 1
-                report(min(done, total - 1), total, name)
+                report(min(done, total - 1), total, name.strip())
     finally:
         for helper in helpers:
-            if helper.poll() is None:
-                helper.terminate()
+            helper.terminate()
             helper.wait()
-        for listener in listeners:
-            listener.join()
     return done
-
-
-def _listen(helper: subprocess.Popen[str], said: SimpleQueue[str | None]) -> None:
-    assert helper.stdout is not None, "opened as a pipe"
-    with helper.stdout:
-        for line in helper.stdout:
-            said.put(line.strip())
-    helper.wait()
-    said.put(None)
 
 
 def main(part: int) -> None:
     """Compile a part of the kernels, and print the name of each function."""
     end_with_parent()
     do_not_announce()  # the process that started this one does
-
-    def say(name: str) -> None:
-        sys.stdout.write(name + "\n")
-        sys.stdout.flush()
-
-    with _watched(say):
+    with _watched(lambda name: os.write(sys.stdout.fileno(), f"{name}\n".encode())):  # a line at once: two write
         PARTS[part]()

@@ -15,7 +15,7 @@ from hullcast.broker.streams.memory.worth import new_beliefs
 from hullcast.broker.streams.operators.table_join import TableChanges
 from hullcast.broker.streams.operators.windows import StreamWindow
 from hullcast.broker.streams.plan import StreamInput, StreamQuery, TableInput, WantedRanges
-from hullcast.broker.streams.policies.fifo import FifoPolicy
+from hullcast.broker.streams.policies.policy import FifoPolicy
 from hullcast.broker.streams.runner import Runner
 
 

@@ -53,7 +53,7 @@ class Released(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """A query. `tables` (folded names) are those that it may read at most: if it reads others, `Tables` is the answer.
+    """A query. `tables` (folded names) are those that it may read at most: if it reads others, the answer says which.
     If the rows are many, `ticket` is to fetch them with. `only_tables`: nothing is asked but which tables the text
     reads."""
 
@@ -94,13 +94,6 @@ class Switch(NamedTuple):
 # -- from the process to the server ------------------------------------------------------------------------
 
 
-class Tables(NamedTuple):
-    """The tables (folded names) that a text reads, which was not answered."""
-
-    number: int
-    names: tuple[str, ...]
-
-
 class ViewMade(NamedTuple):
     """The file of a view is made; the shortest response time that can be promised."""
 
@@ -109,12 +102,13 @@ class ViewMade(NamedTuple):
 
 
 class AnswerRows(NamedTuple):
-    """The first portion of an answer, encoded. If there are more, they are in the file `spool`."""
+    """The tables (folded names) that a text reads, and the first portion of the answer, encoded; None: it was not run.
+    If there are more portions, they are in the file `spool`."""
 
     number: int
     tables: tuple[str, ...]
-    body: bytes
-    spool: str | None
+    body: bytes | None = None
+    spool: str | None = None
 
 
 class SpooledPart(NamedTuple):

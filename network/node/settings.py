@@ -21,17 +21,13 @@ class NodeSettings(ProcessSettings):
 
     section: ClassVar[str] = "node"
 
-    parent: tuple[str, ...] = option(
-        ("tcp://127.0.0.1:7600",),
-        "endpoint of the server or node to connect to; several are tried in turn",
-        metavar="ENDPOINT",
-        check=_check_parents,
-    )
-    parent_key: str = option(
-        "",
-        "public key of the parents, as text or as a file; empty: this process's own, when a cluster shares one key",
-        metavar="KEY",
-    )
+    # fmt: off
+    parent: tuple[str, ...] = option(("tcp://127.0.0.1:7600",), metavar="ENDPOINT", check=_check_parents,
+        about="endpoint of the server or node to connect to; several are tried in turn")
+    parent_key: str = option("", metavar="KEY",
+        about="public key of the parents, as text or as a file; empty: this process's own, when a cluster shares "
+        "one key")
+    # fmt: on
 
     def check(self) -> None:
         """Nor does plain text leave this host on the way up."""

@@ -24,6 +24,7 @@ import string
 import tomllib
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -142,7 +143,7 @@ class Rights:
         A key on no list is an identity without rights, rather than None: forgetting to check allows nothing.
         """
         if self._by_key is None:
-            return Identity(name or "anybody", key or "", _ALL_TABLES, frozenset(SWITCHES))
+            return _anybody(name, key or "")
         found = self._by_key.get(key) if key is not None else None
         return found or Identity("a key on no list" if key else "somebody without a key", key or "", known=False)
 
@@ -182,6 +183,12 @@ def is_public_key(text: str) -> bool:
 
 
 _ALL_TABLES: Mapping[Action, frozenset[str]] = dict.fromkeys(TABLE_ACTIONS, frozenset({EVERY_TABLE}))
+
+
+@lru_cache(maxsize=1024)
+def _anybody(name: str, public: str) -> Identity:
+    """Somebody where there is no list. Asked for with each request, and costly to make."""
+    return Identity(name or "anybody", public, _ALL_TABLES, frozenset(SWITCHES))
 
 
 def _identity(entry: Mapping[str, object], where: str) -> Identity:

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.broker.warehouse.deciding.policies.knapsack import UpdatePositions, update_positions
+from hullcast.broker.scheduling.knapsack import UpdatePositions, update_positions
 from hullcast.sim.seeds import generator
 
 CITED = "Thiele, Bader and Lehner (2009)"

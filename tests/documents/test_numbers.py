@@ -153,7 +153,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("OPERATING.md", r"it begins again after (\d+) s, with new tuples", "broker.server.streams:AGAIN_S"),
     (STREAMS, r"when it may have to compile, (\d+) s", "broker.server.streams:STREAMS.first_word_s"),
     (STREAMS, r"its last ([\d,]+) results are kept for clients", "broker.queries.derived:HIDDEN_ROWS"),
-    (STREAMS, r"There may be (\d+) different ones", "broker.server.making:MOST_JOINS"),
+    (STREAMS, r"There may be (\d+) different ones", "broker.server.streams:MOST_JOINS"),
     (STREAMS, r"there may be (\d+) different windows", "broker.server.making:MOST_WINDOWS"),
     (STREAMS, r"or ([\d,]+) if that is more", "broker.server.changing:SETTLED_AT_ONCE"),
     (STREAMS, r"in portions of ([\d,]+), a million", "broker.tables.windows:MOVED_AT_ONCE"),

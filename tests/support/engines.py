@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from hullcast import Engine
+from hullcast.broker.engine.served import ServedEngine
+from hullcast.broker.reformulate.channel import Attended
+from hullcast.broker.scheduling.driver import finish
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 MIN = "SELECT MIN(Y) FROM T WHERE X BETWEEN ? AND ?"
@@ -21,3 +25,10 @@ def engine_with(*rows: dict[str, Any], **options: Any) -> Engine:
     if rows:
         engine.upsert("T", [{"N": 0} | row for row in rows])
     return engine
+
+
+def attend(engine: ServedEngine, sql: str, columns: Sequence[Any], count: int = 1) -> Attended:
+    """Open the channel of subscriptions elsewhere, and let it know their ranges, all now."""
+    attended: Attended = finish(engine.attending(sql, columns, count))
+    attended.channel.want(attended.channel.points_elsewhere(attended.predicates))
+    return attended

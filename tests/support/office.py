@@ -15,11 +15,11 @@ from hullcast.broker.scheduling.driver import Work
 from hullcast.broker.server.access import Access, Asked
 from hullcast.broker.server.attendance import Attendance
 from hullcast.broker.server.changing import Changing
-from hullcast.broker.server.commits import Commits
 from hullcast.broker.server.conditionals import Conditionals
 from hullcast.broker.server.describing import Describing
 from hullcast.broker.server.hall import Hall
 from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.server.pipeline import Commits
 from hullcast.broker.server.requests import HANDLERS
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.service import Server
@@ -69,7 +69,6 @@ class Office:
         rights: Callable[[], Rights] = Rights.everything,
         attendance: Attendance | None = None,
         wanted: Callable[[], set[int]] = set,
-        status: Callable[[], dict[str, object]] = dict,
         epoch: bytes = bytes(16),
         rows: int = 1000,
         limits: ServerSettings | None = None,
@@ -109,7 +108,6 @@ class Office:
             changing=self.changing,
             subscribing=self.subscribing,
             describing=describing,
-            status=status,
             now=lambda: self.moment,
             commits=None,
             pipeline=None,
@@ -117,7 +115,7 @@ class Office:
         self.hall = Hall(cast("Server", server))
 
     def asked(self, body: bodies.Body, request: Request) -> Asked[Any]:
-        return Asked(body, request, Access(self.rights, request))
+        return Asked(body, request, Access(self.rights, request), HANDLERS[type(body)].needed)
 
     def work(self, body: bodies.Body, request: Request) -> Work:
         """Do a request, whose body is decoded, in slices; the result is an Outcome."""

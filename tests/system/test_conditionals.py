@@ -284,7 +284,7 @@ async def test_slow_queries_of_one_key_do_not_keep_another_key_waiting(tmp_path:
             sub = await modest.subscribe("SELECT COUNT(*) FROM STOCK", every="100ms")
 
             def slow_runs() -> int:
-                return sum(one.runs for one in c.server.conditionals if one.sql == SLOW)
+                return sum(one.counts.runs for one in c.server.conditionals if one.sql == SLOW)
 
             before = slow_runs()
             for _ in range(3):

@@ -30,7 +30,7 @@ from hullcast import (
     UsageError,
 )
 from hullcast.broker.server import streams
-from hullcast.broker.server.commits import Commits
+from hullcast.broker.server.pipeline import Commits
 from hullcast.clients.sdk.connecting import configure
 from hullcast.clients.sdk.subscription import Subscription
 from tests.support.cluster import Cluster, cluster, server_of, wait_for

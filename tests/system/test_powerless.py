@@ -48,7 +48,7 @@ ASKED: list[tuple[bodies.Body, str]] = [
     (bodies.ReadChanges("SECRET", 0, None), ""),
     (bodies.ReadTable("SECRET", 1, 0, 1, 0), ""),
     (bodies.Status(), ""),
-    (bodies.SetPolicy("myopic"), ""),
+    (bodies.SetPolicy("fifo"), ""),
     (bodies.NodeReport({"id": "00" * 16}), "UsageError"),
     (bodies.LinksGone((1, 2)), "UsageError"),
     (bodies.Left((("x", 1, 1),)), "UsageError"),

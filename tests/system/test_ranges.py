@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hullcast.broker.server import attendance as attendance_module
-from hullcast.broker.server import commits as commits_module
+from hullcast.broker.server import pipeline as pipeline_module
 from hullcast.clients.sdk.client import Client
 from hullcast.network.security.rights import Rights
 from hullcast.network.settings.common import LinkSettings
@@ -177,7 +177,7 @@ async def test_an_answer_that_is_too_large_to_send_leaves_no_range(monkeypatch: 
     async with asyncio.timeout(PATIENCE_S), cluster(0, channel_linger_s=0.0) as c, rows(c) as client:
         made = await client.subscribe(PAIRS, 0, 10)
         with monkeypatch.context() as patch:
-            patch.setattr(commits_module, "DEFAULT", WireLimits(body_bytes=100))
+            patch.setattr(pipeline_module, "DEFAULT", WireLimits(body_bytes=100))
             with pytest.raises(TooLarge):
                 await client.subscribe(PAIRS, 5, 15)
         await wait_for(lambda: known(server_of(c)) == (1, 1, 0), "only one range is known")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hullcast.broker.server.views import VIEWS
+from hullcast.broker.server.warehouse import VIEWS
 from hullcast.broker.warehouse.files.table_file import FOLDER
 from hullcast.network.wire.errors import TimedOut
 from tests.support.cluster import COMMAND, PATIENCE_S, PATIENT, QUICK, cluster, server_of, wait_for

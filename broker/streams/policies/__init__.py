@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from hullcast.broker.streams.policies.bounded_chain import BoundedChain
 from hullcast.broker.streams.policies.chain import ChainPolicy
-from hullcast.broker.streams.policies.fifo import FifoPolicy
-from hullcast.broker.streams.policies.greedy import GreedyPolicy
-from hullcast.broker.streams.policies.round_robin import RoundRobinPolicy
+from hullcast.broker.streams.policies.policy import FifoPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,5 +15,5 @@ if TYPE_CHECKING:
 
 #: All policies by name.
 OPERATOR_POLICIES: dict[str, Callable[[], OperatorPolicy]] = {
-    policy.name: policy for policy in (ChainPolicy, FifoPolicy, GreedyPolicy, RoundRobinPolicy, BoundedChain)
+    policy.name: policy for policy in (ChainPolicy, FifoPolicy, BoundedChain)
 }

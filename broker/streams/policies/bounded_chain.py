@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from hullcast.broker.scheduling.policy import Ready
-from hullcast.broker.streams.policies.policy import OperatorQueue, Priorities
+from hullcast.broker.streams.policies.policy import OperatorPolicy, OperatorQueue, Priorities
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ BOUND_S = 1.0
 RESERVE = 1 / 32
 
 
-class BoundedChain:
+class BoundedChain(OperatorPolicy):
     """Chain among all tuples while all have time to spare, and else among those that have not, and older ones.
 
     B1  If FIFO would let every tuple leave within 31/32 of the bound, and no run of an operator takes longer than 1/64
@@ -78,9 +78,6 @@ class BoundedChain:
             self._look(queues, now)
             urgent = self._without_time(queues)
         return self.priorities.first(urgent or items)
-
-    def served(self, item: Item, seconds: float, now: float) -> None:
-        pass
 
     def _without_time(self, queues: Sequence[OperatorQueue]) -> list[OperatorQueue]:
         latest = self._urgent

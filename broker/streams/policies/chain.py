@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from hullcast.broker.streams.policies.policy import OperatorQueue, Priorities
+from hullcast.broker.streams.policies.policy import OperatorPolicy, OperatorQueue, Priorities
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hullcast.broker.streams.chart import Chart
 
 
-class ChainPolicy:
+class ChainPolicy(OperatorPolicy):
     """The ready operator on the steepest segment of an envelope; ties go to the oldest tuple (Babcock et al. (2003)).
 
     If no selectivity is above 1, queues never hold more than one unit per path above what is possible for anybody who
@@ -33,6 +33,3 @@ class ChainPolicy:
 
     def pick(self, items: Iterable[Item], now: float) -> OperatorQueue:
         return self.priorities.first(items)
-
-    def served(self, item: Item, seconds: float, now: float) -> None:
-        pass

@@ -1,4 +1,4 @@
-"""What policies know of operators: their queues, and the progress charts of their paths."""
+"""What policies know of operators, their queues and the progress charts of their paths; and the policy FIFO."""
 
 from __future__ import annotations
 
@@ -42,6 +42,11 @@ class OperatorPolicy(Policy, Protocol):
 
     def measured(self, charts: Sequence[Chart | None], now: float) -> None:
         """From now on paths have these progress charts, by their numbers; None: nothing is known of this one."""
+        return
+
+    def served(self, item: Item, seconds: float, now: float) -> None:
+        """It has run for so long."""
+        return
 
 
 class Priorities:
@@ -101,3 +106,17 @@ class Priorities:
 def age(queue: OperatorQueue) -> tuple[float, int, int]:
     """Sorts queues by their oldest tuple; of tuples of one age the one that is farthest on comes first."""
     return queue.arrived, -queue.place, queue.path
+
+
+class FifoPolicy(OperatorPolicy):
+    """The oldest tuple comes first until it has left. No policy has a lower longest latency; a burst waits where it is
+    largest, before the first operator."""
+
+    name: ClassVar[str] = "fifo"
+    about: ClassVar[str] = "each tuple to completion, in the order in which they came"
+
+    order = staticmethod(age)
+
+    def pick(self, items: Iterable[Item], now: float) -> OperatorQueue:
+        first = items.first() if isinstance(items, Ready) else min(cast("Iterable[OperatorQueue]", items), key=age)
+        return cast("OperatorQueue", first)

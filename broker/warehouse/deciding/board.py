@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 MOST_PENDING = 4096
 #: The same for one table of a view: there may be many views, and each is looked at whenever something happens.
 MOST_BEHIND = 64
-#: How much of the mean period the latest release is.
-PERIOD_SHARE = 0.125
 #: Updates that nobody waits for wait for others: so many times as long as a load would take, at most so many seconds.
 GATHERED, MOST_GATHERED_S = 50, 0.1
 
@@ -56,7 +54,6 @@ class Release(NamedTuple):
 
     @property
     def length(self) -> float:
-        """The time it covers."""
         return self.at - self.since
 
 
@@ -76,8 +73,6 @@ class Load:
 
 @dataclass(eq=False, slots=True)
 class Answer:
-    """Run a question."""
-
     question: Question
 
 
@@ -125,12 +120,10 @@ class LoadCost:
         self._sums = [0.0] * 5  # 1, rows, rows^2, seconds, rows * seconds
 
     def learn(self, rows: int, took_s: float) -> None:
-        """A load of so many rows took so long."""
         seen = (1.0, rows, rows * rows, took_s, rows * took_s)
         self._sums = [self.MEMORY * kept + new for kept, new in zip(self._sums, seen, strict=True)]
 
     def of(self, rows: int) -> float:
-        """What a load of so many rows would take."""
         fixed_s, row_s = self.fitted
         return fixed_s + row_s * rows
 
@@ -148,8 +141,6 @@ class LoadCost:
 
 @dataclass(eq=False, slots=True)
 class Feed:
-    """A table in the warehouse."""
-
     #: Whether it is loaded on a place of its own: that is none of a policy's business.
     APART: ClassVar[bool] = False
 
@@ -158,12 +149,10 @@ class Feed:
     loaded: int = 0  # the file is the table as of this sequence number
     version: int = 0  # the last update in it
     period_s: float | None = None  # as declared
-    seen_period_s: float | None = None  # a mean of the lengths of releases in which early ones are forgotten
     weight: float = 1.0
     pending: deque[Release] = field(default_factory=deque)
     loading: Load | None = None
     cost: LoadCost = field(default_factory=LoadCost)
-    reads: int = 0
 
     released_at: float = field(init=False)  # the last release
 
@@ -177,7 +166,6 @@ class Feed:
 
     @property
     def pending_rows(self) -> int:
-        """Updates not applied."""
         return sum(release.rows for release in self.pending)
 
     @property
@@ -189,17 +177,12 @@ class Feed:
         """Seconds since the oldest update that is not applied was acknowledged; 0 if there is none."""
         return now - self.pending[0].at if self.pending else 0.0
 
-    def typical_period(self) -> float | None:
-        """The period as declared, or as seen lately; None if nothing is known."""
-        return self.seen_period_s if self.period_s is None else self.period_s
-
     def begin(self, load: Load) -> None:
         """A load begins: what it applies."""
         load.batch = tuple(release for release in self.pending if release.through <= load.through)
         self.loading = load
 
     def apply(self, load: Load, now: float) -> None:
-        """A load was done."""
         self.loaded = max(self.loaded, load.through)
         for _ in load.batch:
             self.pending.popleft()
@@ -217,11 +200,7 @@ class Feed:
         self.loaded_rows += sum(release.rows for release in load.batch)
 
     def came(self, release: Release) -> None:
-        """Updates were released."""
         self.released_at = release.at
-        if (length := release.length) > 0:
-            seen = self.seen_period_s
-            self.seen_period_s = length if seen is None else seen + PERIOD_SHARE * (length - seen)
 
 
 @dataclass(eq=False, slots=True)
@@ -243,11 +222,9 @@ class ViewFeed(Feed):
         return not self.pending or self.pending[0].first > self.loaded
 
     def behind_rows(self) -> dict[str, int]:
-        """Updates not propagated, by table."""
         return {table: self._rows.get(table, 0) for table in self.behind}
 
     def put(self, table: str, release: Release) -> None:
-        """Updates of a table that it reads were released."""
         releases = self.behind[table]
         self._rows[table] = self._rows.get(table, 0) + release.rows
         last = releases[-1] if releases else release
@@ -282,7 +259,6 @@ class ViewFeed(Feed):
         self.loading = load
 
     def apply(self, load: Load, now: float) -> None:
-        """Changes were propagated."""
         self.loaded = self.version = max(self.loaded, load.through)
         self.take(load.only or self.behind, load.through)
         self._count(load)
@@ -291,7 +267,6 @@ class ViewFeed(Feed):
         self.pending = deque(sorted(each for releases in self.behind.values() for each in releases))
 
     def check(self) -> None:
-        """Assert V1, and that rows are counted."""
         for table, releases in self.behind.items():
             assert self._rows.get(table, 0) == sum(release.rows for release in releases), table
         assert list(self.pending) == sorted(each for releases in self.behind.values() for each in releases)
@@ -312,11 +287,9 @@ class Board:
     # -- what happens --------------------------------------------------------------------------------------
 
     def add(self, feed: Feed) -> None:
-        """One more table."""
         self.feeds[feed.name] = feed
 
     def remove(self, table: str) -> None:
-        """A table was dropped."""
         del self.feeds[table]
 
     def advance(self, seq: int) -> None:
@@ -324,7 +297,6 @@ class Board:
         self.horizon = max(self.horizon, seq)
 
     def release(self, table: str, first: int, through: int, rows: int, at: float) -> Release:
-        """Updates of a table were acknowledged."""
         feed = self.feeds[table]
         release = Release(first, through, rows, at, feed.released_at)
         feed.came(release)
@@ -378,8 +350,6 @@ class Board:
             self.waiting.remove(task.question)
             if task.question.needs_common and task.question.target is None:
                 self._hold(task.question, self.common(task.question.tables), now)
-            for table in task.question.tables:
-                self.feeds[table].reads += 1
         else:
             if task.question is not None:
                 self.aim(task.question, now)
@@ -474,7 +444,6 @@ class Board:
         return min((target for target in targets if target is not None), default=self.horizon)
 
     def load(self, feed: Feed, question: Question | None = None) -> Load:
-        """Load all that a table may have now."""
         return Load(feed.name, self.reach(feed), question)
 
     def valid_until(self, feed: Feed) -> int:
@@ -490,7 +459,6 @@ class Board:
         return latest if all(feed.version <= latest for feed in feeds) else None
 
     def ready(self, question: Question) -> bool:
-        """Whether a question can run now."""
         least = self._least(question)
         if any(self.valid_until(self.feeds[table]) < least for table in question.tables):
             return False

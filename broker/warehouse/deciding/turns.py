@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from hullcast.broker.scheduling.policy import FairShare, Item
 from hullcast.broker.scheduling.ranking import Ranking
 from hullcast.broker.warehouse.deciding.board import Answer, Load
-from hullcast.broker.warehouse.deciding.policies.policy import in_turn
-from hullcast.broker.warehouse.deciding.policies.simple import Fifo
+from hullcast.broker.warehouse.deciding.policies.policy import Fifo, in_turn
 from hullcast.network.wire.logs import logger
 
 if TYPE_CHECKING:
@@ -97,8 +96,6 @@ class QuestionLine:
 
 
 class Turns:
-    """Chooses for free places."""
-
     def __init__(self, board: Board, policy: WarehousePolicy) -> None:
         self._board = board
         self.policy = policy
@@ -132,11 +129,9 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        """Questions that wait."""
         return len(self.line) + len(self._board.waiting)
 
     def served(self, owner: str, seconds: float, now: float) -> None:
-        """An owner had a place for so long, or a load was done for it."""
         self._shares.served(Item(owner, now), seconds, now)
         self.line.rank(owner)
 

@@ -1,7 +1,6 @@
 """The SQLite file of one table: written by loads, read by queries at the same time (WAL).
 
-What every file of the warehouse has, also that of a view (`view_file.py`), is in `LoadedFile`, `NewFile` and
-`OpenFiles`; what a table's file has in `TableFile`.
+Files of views (`view_file.py`) have all but `TableFile` in common with it.
 
     DIR/warehouse/stock-1f3a..9c.sqlite     the table under its own name, as `SqliteCopy` would hold it, and one row of
                                             ours: whose it is, and the sequence number that it is current to
@@ -44,6 +43,9 @@ FOLDER = "warehouse"
 #: The largest file of a table or view, unless another limit is set.
 MOST_BYTES = 16 << 30
 _FORMAT = 1
+#: The columns of a `FileState`, and what changes them.
+STATE = "current INTEGER, last INTEGER, segment INTEGER, seed INTEGER, offset INTEGER, before INTEGER"
+SET_STATE = STATE.replace(" INTEGER", " = ?")
 _APPLICATION_ID = 0x48756C57  # "HulW"
 #: Our own table. A table of a user has a shorter name, so this one is found by no statement of theirs.
 OWN = "hullcast_file".ljust(MAXIMUM_NAME + 1, "_")
@@ -89,8 +91,7 @@ class FileBounds:
 
     def explain(self, error: BaseException) -> str | None:
         """Which bound SQLite means, if it says that there is no room."""
-        full = isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
-        return self._why if full else None
+        return self._why if _code(error) == sqlite3.SQLITE_FULL else None
 
 
 class FileState(NamedTuple):
@@ -99,6 +100,14 @@ class FileState(NamedTuple):
     current: int
     last: int
     position: LogPosition | None  # in the log, from where to go on
+
+    @property
+    def row(self) -> tuple[int | None, ...]:
+        return (self.current, self.last, *(self.position or (None,) * 4))
+
+    @classmethod
+    def of(cls, current: int, last: int, *position: int | None) -> FileState:
+        return cls(current, last, None if position[0] is None else LogPosition(*position))  # type: ignore[arg-type]
 
 
 class KeptLife(Protocol):
@@ -142,6 +151,10 @@ class LoadedFile:
         """What it says of itself; sqlite3.DatabaseError if it is not the file that it should be."""
         return state_of(self._database, "main", self.life, self._identity)
 
+    def states(self) -> dict[str, FileState]:
+        """How far it has each table whose changes it is loaded with, by folded name."""
+        return {fold(self.life.table.name): self.state()}
+
     def create(self) -> None:
         """Make the tables in a new file."""
         raise NotImplementedError
@@ -155,7 +168,6 @@ class LoadedFile:
         raise NotImplementedError
 
     def begin(self, bounds: FileBounds) -> None:
-        """Begin a load."""
         bounds.set(self._database)
         self._database.execute("BEGIN IMMEDIATE")
 
@@ -180,11 +192,7 @@ class LoadedFile:
 
     def end(self, state: FileState) -> None:
         """End a load: the file is the table as of `state.current`."""
-        position = (None,) * 4 if state.position is None else state.position
-        self._database.execute(
-            f"UPDATE {OWN} SET current = ?, last = ?, segment = ?, seed = ?, offset = ?, before = ?",
-            (state.current, state.last, *position),
-        )
+        self._database.execute(f"UPDATE {OWN} SET {SET_STATE}", state.row)
         self._database.execute("COMMIT")
 
     def undo(self) -> None:
@@ -225,7 +233,7 @@ class LoadedFile:
 
 
 class TableFile(LoadedFile):
-    """The file of a table."""
+    """The file of a table. Rows can be put and removed when it has its index."""
 
     def __init__(self, path: Path, life: KeptLife, identity: bytes, database: sqlite3.Connection) -> None:
         super().__init__(path, life, identity, database)
@@ -238,11 +246,9 @@ class TableFile(LoadedFile):
         self._get = f"SELECT * FROM {table} WHERE {key} = ?"
 
     def create(self) -> None:
-        """Make the table in a new file."""
         self._database.execute(create_sql(self.life.table))
 
     def index(self) -> None:
-        """Make the index of the keys: now rows can be put and removed."""
         if self.life.table.key_column.type is not ColumnType.INTEGER:
             key = quoted(self.life.table.key_column.name)
             self._database.execute(f"CREATE UNIQUE INDEX {OWN}key ON {quoted(self.life.table.name)} ({key})")
@@ -265,7 +271,6 @@ class TableFile(LoadedFile):
         return sum(self._database.execute(some, (start, start + _ROWS_COPIED)).rowcount for start in starts)
 
     def clear(self) -> None:
-        """Remove all rows, within a load."""
         self._database.execute(f"DELETE FROM {quoted(self.life.table.name)}")
 
     def put(self, columns: Sequence[Sequence[Any]]) -> None:
@@ -273,11 +278,9 @@ class TableFile(LoadedFile):
         self._database.executemany(self._put, zip(*columns, strict=True))
 
     def remove(self, keys: Iterable[Any]) -> None:
-        """Delete the rows with these keys, where there are any."""
         self._database.executemany(self._delete, zip(keys, strict=True))
 
     def rows(self, keys: Iterable[Any]) -> list[tuple[Any, ...]]:
-        """The rows with these keys, of those that are there."""
         return [row for key in keys for row in self._database.execute(self._get, (key,))]
 
 
@@ -285,8 +288,7 @@ File = TypeVar("File", bound=LoadedFile)
 
 
 def file_of(directory: Path, life: KeptLife) -> Path:
-    """The file of a table in a data directory, there or not."""
-    return directory / FOLDER / file_name(life)
+    return directory / FOLDER / f"{_stem(life)}.sqlite"
 
 
 def size_of(path: Path) -> int:
@@ -296,11 +298,6 @@ def size_of(path: Path) -> int:
         with suppress(OSError):
             found += os.stat(name).st_size
     return found
-
-
-def file_name(life: KeptLife) -> str:
-    """The name of a table's file in its folder."""
-    return f"{_stem(life)}.sqlite"
 
 
 def open_for_load(directory: Path, identity: bytes, life: KeptLife, kind: type[File]) -> File | None:
@@ -353,7 +350,6 @@ class OpenFiles(Generic[File]):
         remove(file_of(self._directory, life))
 
     def close(self) -> None:
-        """Close all files."""
         for life in list(self._files):
             self._forget(life)
 
@@ -383,7 +379,7 @@ class NewFile(Generic[File]):
         """`bases` are checkpoints to open beside it, by the names that they get."""
         self.path, self.life, self._bases = file_of(directory, life), life, tuple(bases)
         make_private(directory / FOLDER)
-        remove_unfinished(self.path)
+        remove_unfinished(self.path.parent, self.path.stem)
         self._temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
         os.close(open_private(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         self._database = _connect(self._temporary, "rw")
@@ -412,12 +408,9 @@ class NewFile(Generic[File]):
             self.file.attach(path, name)
         bounds.set(database)
         database.execute("BEGIN")
-        database.execute(
-            f'CREATE TABLE {OWN} (format INTEGER, identity BLOB, "create" TEXT, created INTEGER, current INTEGER, '
-            "last INTEGER, segment INTEGER, seed INTEGER, offset INTEGER, before INTEGER)"
-        )
-        own = (_FORMAT, identity, life.text, life.created, life.created, life.created)
-        database.execute(f"INSERT INTO {OWN} VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL)", own)
+        database.execute(f'CREATE TABLE {OWN} (format INTEGER, identity BLOB, "create" TEXT, created INTEGER, {STATE})')
+        own = (_FORMAT, identity, life.text, life.created, *FileState(life.created, life.created, None).row)
+        database.execute(f"INSERT INTO {OWN} VALUES ({', '.join('?' * len(own))})", own)
         self.file.create()
 
     def finish(self, state: FileState) -> None:
@@ -442,7 +435,6 @@ class NewFile(Generic[File]):
         sync_directory(self.path.parent)
 
     def _give_up(self) -> None:
-        """Remove what was written."""
         self._database.close()
         remove(self._temporary)
 
@@ -474,17 +466,11 @@ def remove(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def remove_unfinished(path: Path) -> None:
-    """Remove what killed processes left of this file on its way."""
-    for left in path.parent.glob(f"{path.stem}.*.tmp*"):
-        if _is_left(left):
+def remove_unfinished(folder: Path, stem: str = "*", process: int | str = "*") -> None:
+    """Remove what killed processes left of a file on its way, or one of them of any."""
+    for left in folder.glob(f"{stem}.{process}.tmp*"):
+        if process != "*" or _is_left(left):
             left.unlink(missing_ok=True)
-
-
-def remove_unfinished_of(directory: Path, process: int) -> None:
-    """Remove what a process that is gone left of files on their way."""
-    for left in (directory / FOLDER).glob(f"*.{process}.tmp*"):
-        left.unlink(missing_ok=True)
 
 
 def remove_others(directory: Path, lives: Iterable[KeptLife]) -> int:
@@ -536,8 +522,7 @@ def state_of(database: sqlite3.Connection, schema: str, life: KeptLife, identity
     expected = (_FORMAT, identity, life.text, life.created)
     if len(rows) != 1 or rows[0][:4] != expected:
         raise sqlite3.DatabaseError("the file belongs to another table, data directory or version")
-    current, last, *position = rows[0][4:]
-    return FileState(current, last, None if position[0] is None else LogPosition(*position))
+    return FileState.of(*rows[0][4:])
 
 
 def files_open(most: int, share: int) -> int:
@@ -548,13 +533,17 @@ def files_open(most: int, share: int) -> int:
 
 def is_transient(error: sqlite3.Error) -> bool:
     """Whether the file may be fine and something else is in the way: a full disk, a lock, a read-only folder."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _TRANSIENT
+    return _code(error) in _TRANSIENT
 
 
 def is_damage(error: BaseException | None) -> bool:
     """Whether SQLite found that a file is not as it has written it."""
-    damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-    return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in damage
+    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _code(error: BaseException | None) -> int:
+    """Of an error of SQLite: which; 0 if it is another."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 _TRANSIENT = {
@@ -593,7 +582,6 @@ def _noticing_absence(path: Path) -> Iterator[None]:
 
 
 def _prepare(database: sqlite3.Connection) -> None:
-    """Set up a connection for loads."""
     database.execute("PRAGMA synchronous = NORMAL")
     database.execute("PRAGMA wal_autocheckpoint = 0")  # `tidy` does it
     database.execute("PRAGMA journal_size_limit = 0")  # a WAL that is begun again is as long as what is in it

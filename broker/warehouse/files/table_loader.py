@@ -25,7 +25,7 @@ from hullcast.broker.log.history import Life, gone, readable_from
 from hullcast.broker.log.source import TableSource
 from hullcast.broker.queries.sqlite_copy import stored_column
 from hullcast.broker.tables.ingest import Encoded, ingest
-from hullcast.broker.tables.schema import ColumnType
+from hullcast.broker.tables.schema import ColumnType, fold
 from hullcast.broker.tables.store import TableStore
 from hullcast.broker.tables.values import decode_column
 from hullcast.broker.warehouse.files.table_file import (
@@ -111,13 +111,36 @@ class FileLoader(ABC, Generic[OneLife, OneFile, Done]):
     def build(self, life: OneLife, through: int) -> Done:
         """Bring a file to a sequence number; one that is not there is made."""
 
+    def state(self, life: OneLife, newest: int | None = None) -> dict[str, FileState] | None:
+        """How far a file has each of its tables, by folded name; None if there is none that can be used. One that has
+        updates behind `newest`, the last there is, is of another course of events (the log was restored from a copy),
+        and is removed."""
+        with self._opened(life) as file:
+            if file is None:
+                return None
+            try:
+                states = file.states()
+            except sqlite3.DatabaseError as error:
+                if is_transient(error):
+                    raise
+                states = None
+            if states is None or (newest is not None and any(state.current > newest for state in states.values())):
+                self.discard(life)
+                return None
+            return states
+
     def discard(self, life: OneLife) -> None:
         """Remove a file, which a reader found damaged: it is made again when it is needed."""
         self._files.discard(life)
 
     def close(self) -> None:
-        """Close all files."""
         self._files.close()
+
+    @contextmanager
+    def _opened(self, life: OneLife) -> Iterator[OneFile | None]:
+        """A file, if it is there."""
+        with self._failing(life):
+            yield self._files.get(life)
 
     @contextmanager
     def _failing(self, life: OneLife) -> Iterator[None]:
@@ -171,7 +194,6 @@ class FileLoader(ABC, Generic[OneLife, OneFile, Done]):
                 return load()
 
     def _make(self, life: OneLife, through: int, *, partial: bool) -> Done:
-        """A file that is not there."""
         bases = Bases(self._bases(life, through, partial=partial))
         with NewFile(self._directory, self._identity, life, self.FILE, bases.attached, self._bounds) as new:
             file: OneFile = new.file  # type: ignore[assignment]  # as FILE says
@@ -181,7 +203,7 @@ class FileLoader(ABC, Generic[OneLife, OneFile, Done]):
 
     def _renew(self, file: OneFile, life: OneLife, through: int, *, partial: bool) -> Done:
         """A file that is there, without what it has. Readers have the old rows until the load ends."""
-        through = max(through, self._reached(file))
+        through = max(through, *(state.current for state in file.states().values()))
         bases = Bases(self._bases(life, through, partial=partial))
         try:
             for name, path in bases.attached.items():
@@ -193,11 +215,8 @@ class FileLoader(ABC, Generic[OneLife, OneFile, Done]):
         finally:
             for name in bases.attached:
                 file.detach(name)
+        file.tidy()
         return done
-
-    @abstractmethod
-    def _reached(self, file: OneFile) -> int:
-        """How far a file must be brought at least, if it is filled again."""
 
     @abstractmethod
     def _bases(self, life: OneLife, through: int, *, partial: bool) -> Mapping[Life, Base | Path | None]:
@@ -211,22 +230,7 @@ class FileLoader(ABC, Generic[OneLife, OneFile, Done]):
 
 
 class Loader(FileLoader[Life, TableFile, Loaded]):
-    """Loads the tables of one data directory."""
-
     KIND, FILE = "table", TableFile
-
-    def state(self, life: Life, newest: int | None = None) -> FileState | None:
-        """What the file of a table is; None if there is none that can be used. One that has updates behind `newest`,
-        the last there is, is of another course of events (the log was restored from a copy), and is removed."""
-        with self._failing(life):
-            file = self._files.get(life)
-            if file is None:
-                return None
-            found = file.state()
-            if newest is not None and found.current > newest:
-                self.discard(life)
-                return None
-            return found
 
     def load(self, life: Life, through: int) -> Loaded:
         """Bring the file of a table to `through`, which is on disk in the log; a file that is further stays as it is.
@@ -240,7 +244,8 @@ class Loader(FileLoader[Life, TableFile, Loaded]):
     def count(self, life: Life, after: int, through: int, within_s: float = inf) -> int | None:
         """How many updates of a table there are behind `after` up to `through`; None if that cannot be said in time,
         or if the log does not reach back that far."""
-        state, began, found = self.state(life), time.perf_counter(), 0
+        states, began, found = self.state(life), time.perf_counter(), 0
+        state = None if states is None else states[fold(life.table.name)]
         start = None if state is None or state.current > after else state.position
         try:
             for updates in self._source.counts(life, after, through, start):
@@ -263,14 +268,6 @@ class Loader(FileLoader[Life, TableFile, Loaded]):
             file.end(FileState(through, last, self._source.position))
         file.tidy()
         return Loaded(through, last, updates)
-
-    def _renew(self, file: TableFile, life: Life, through: int, *, partial: bool) -> Loaded:
-        done = super()._renew(file, life, through, partial=partial)
-        file.tidy()
-        return done
-
-    def _reached(self, file: TableFile) -> int:
-        return 0
 
     def _bases(self, life: Life, through: int, *, partial: bool) -> Mapping[Life, Base | Path | None]:
         return {life: next(self._source.bases(life, through), None)}
@@ -338,7 +335,6 @@ class LastWords(NamedTuple):
 
 
 def last_words_of(table: Table, block: ChangeBlock) -> LastWords:
-    """The last word of a block of whole rows on each key."""
     rows, gone_keys = coalesced(block.batches, table.key)
     if table.key_column.type is ColumnType.TEXT:  # codes of texts have an order of their own
         texts = stored_cells(table, table.key, rows[table.key], block.interner)

@@ -22,7 +22,6 @@ from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from hullcast.broker.log.run import LogPosition
 from hullcast.broker.queries.sqlite_copy import quoted
 from hullcast.broker.queries.view import create_text
 from hullcast.broker.sql.text import MAXIMUM_NAME
@@ -30,7 +29,14 @@ from hullcast.broker.tables.schema import fold
 from hullcast.broker.views import exact
 from hullcast.broker.views.costs import LinearCost
 from hullcast.broker.views.statements import ViewStatements
-from hullcast.broker.warehouse.files.table_file import FileState, LoadedFile, copied_column, state_of
+from hullcast.broker.warehouse.files.table_file import (
+    SET_STATE,
+    STATE,
+    FileState,
+    LoadedFile,
+    copied_column,
+    state_of,
+)
 from hullcast.network.wire.errors import SqlError
 
 if TYPE_CHECKING:
@@ -94,7 +100,6 @@ class ViewLife(NamedTuple):
         return hash((self.definition, self.created))
 
     def base(self, table: str) -> Life:
-        """The life of a base table."""
         return next(life for life in self.bases if fold(life.table.name) == fold(table))
 
 
@@ -110,8 +115,6 @@ def _statements(view: ViewDefinition) -> ViewStatements:
 
 
 class ViewFile(LoadedFile):
-    """The file of a view, open for loads."""
-
     PAGE_BYTES: ClassVar = 4096  # deltas touch single rows here and there, and whole pages are written
 
     def __init__(self, path: Path, life: KeptLife, identity: bytes, database: sqlite3.Connection) -> None:
@@ -126,29 +129,21 @@ class ViewFile(LoadedFile):
     # -- as a whole ----------------------------------------------------------------------------------------
 
     def create(self) -> None:
-        """Make the tables in a new file, without rows."""
         run = self._database.execute
         for statement in self._sql.create:
             run(statement)
-        run(
-            f"CREATE TABLE {TABLES} (name TEXT PRIMARY KEY, current INTEGER, last INTEGER, segment INTEGER, "
-            "seed INTEGER, offset INTEGER, before INTEGER) WITHOUT ROWID"
-        )
+        run(f"CREATE TABLE {TABLES} (name TEXT PRIMARY KEY, {STATE}) WITHOUT ROWID")
         for life in self.view.bases:
-            run(
-                f"INSERT INTO {TABLES} VALUES (?, ?, ?, NULL, NULL, NULL, NULL)",
-                (*_key(life), life.created, life.created),
-            )
+            row = (fold(life.table.name), *FileState(life.created, life.created, None).row)
+            run(f"INSERT INTO {TABLES} VALUES ({', '.join('?' * len(row))})", row)
         run(f"CREATE TABLE {COSTS} (deltas TEXT, row_s REAL, compute_s REAL, pages INTEGER)")
         run(f"INSERT INTO {COSTS} DEFAULT VALUES")
 
     def index(self) -> None:
-        """Make the indexes, when the copies are filled."""
         for statement in self._sql.indexes:
             self._database.execute(statement)
 
     def clear(self) -> None:
-        """Remove all rows, within a load."""
         for statement in self._sql.clear():
             self._database.execute(statement)
 
@@ -197,17 +192,13 @@ class ViewFile(LoadedFile):
         pages: int = self._database.execute("PRAGMA main.page_count").fetchone()[0]
         return pages
 
-    def tables(self) -> dict[str, FileState]:
-        """How far each base table is propagated, by its folded name."""
-        return tables_of(self._database, "main")
+    def states(self) -> dict[str, FileState]:
+        rows = self._database.execute(f"SELECT * FROM {TABLES}")
+        return {name: FileState.of(*row) for name, *row in rows}
 
     def note(self, life: Life, state: FileState) -> None:
         """Within a load: a base table is propagated that far."""
-        position = (None,) * 4 if state.position is None else state.position
-        self._database.execute(
-            f"UPDATE {TABLES} SET current = ?, last = ?, segment = ?, seed = ?, offset = ?, before = ? WHERE name = ?",
-            (state.current, state.last, *position, *_key(life)),
-        )
+        self._database.execute(f"UPDATE {TABLES} SET {SET_STATE} WHERE name = ?", (*state.row, fold(life.table.name)))
 
     # -- copies --------------------------------------------------------------------------------------------
 
@@ -291,7 +282,6 @@ class ViewFile(LoadedFile):
     # -- measuring -----------------------------------------------------------------------------------------
 
     def sample(self, source: int, rows: int) -> list[tuple[Any, ...]]:
-        """Some rows of a copy, chosen by chance."""
         return self._database.execute(self._sql.sources[source].sample, (rows,)).fetchall()
 
     def exchange(self, source: int, there: Sequence[tuple[Any, ...]], gone: Iterable[tuple[Any, ...]]) -> None:
@@ -319,15 +309,3 @@ def overall(tables: Mapping[str, FileState]) -> FileState:
     numbers, when nobody may read it."""
     at = {state.current for state in tables.values()}
     return FileState(min(at) if len(at) == 1 else -1, max(state.last for state in tables.values()), None)
-
-
-def tables_of(database: sqlite3.Connection, schema: str) -> dict[str, FileState]:
-    """How far each base table is propagated in a view's file that is open in a connection."""
-    states = {}
-    for name, current, last, *position in database.execute(f"SELECT * FROM {schema}.{TABLES}"):
-        states[name] = FileState(current, last, None if position[0] is None else LogPosition(*position))
-    return states
-
-
-def _key(life: Life) -> tuple[str]:
-    return (fold(life.table.name),)

@@ -10,7 +10,6 @@ Each of these is one transaction, with the tables' positions in it: whoever is k
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from math import inf
 from statistics import median
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.upkeep import Propagation, Spent
-from hullcast.broker.warehouse.files.table_file import FileState, file_of, is_transient
+from hullcast.broker.warehouse.files.table_file import FileState, file_of
 from hullcast.broker.warehouse.files.table_loader import (
     Bases,
     FileLoader,
@@ -52,39 +51,16 @@ _MEASURED, _MEASURED_S = 5, 0.25
 
 
 class ViewLoader(FileLoader[ViewLife, ViewFile, Propagation]):
-    """Maintains the views of one data directory."""
-
     KIND, FILE = "view", ViewFile
-
-    def state(self, view: ViewLife, newest: int | None = None) -> dict[str, FileState] | None:
-        """How far each base table is propagated; None if there is no file that can be used. One that has updates behind
-        `newest`, the last there is, is of another course of events, and is removed."""
-        with self._failing(view):
-            file = self._files.get(view)
-            if file is None:
-                return None
-            try:
-                states = file.tables()
-            except sqlite3.DatabaseError as error:
-                if is_transient(error):
-                    raise
-                self.discard(view)
-                return None
-            if newest is not None and any(state.current > newest for state in states.values()):
-                self.discard(view)
-                return None
-            return states
 
     def learned(self, view: ViewLife) -> LearnedCosts:
         """What the file of a view keeps of costs; nothing if there is no file."""
-        with self._failing(view):
-            file = self._files.get(view)
+        with self._opened(view) as file:
             return LearnedCosts() if file is None else file.learned()
 
     def keep_deltas(self, view: ViewLife, deltas: str) -> None:
         """Keep what is known of the costs of deltas. The view has a file."""
-        with self._failing(view):
-            file = self._files.get(view)
+        with self._opened(view) as file:
             assert file is not None
             file.keep_deltas(deltas)
 
@@ -100,7 +76,6 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagation]):
         since: Mapping[str, int] | None = None,
         recompute: bool = False,
         deltas: str | None = None,
-        tidy: bool = True,
     ) -> Propagation:
         """Propagate the changes of these tables (by name) up to a sequence number each, which is on disk in the log;
         one that is further stays as it is. Without a usable file, all tables are brought to the largest number.
@@ -111,8 +86,8 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagation]):
         By deltas, unless these take longer than `PATIENCE` times what it takes to compute the result again; `recompute`
         does that at once, where deltas are known to be dear. `deltas` is what is known of their costs, to be kept.
 
-        LoadFailed if the disk refuses; HistoryGone if neither the log nor a checkpoint has what is needed. Now and then
-        what was written must be moved into the file, and synced: without `tidy` that is left to `tidy()`.
+        LoadFailed if the disk refuses; HistoryGone if neither the log nor a checkpoint has what is needed. What was
+        written is moved into the file by `tidy`.
         """
         wanted = {fold(table): seq for table, seq in through.items()}
         most = max(wanted.values())
@@ -122,14 +97,11 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagation]):
             most,
             lambda file: self._go_on(file, wanted, since or {}, recompute, deltas),
         )
-        if tidy:
-            self.tidy(view)
         return done._replace(computing=self.learned(view).computing)
 
     def tidy(self, view: ViewLife) -> None:
         """Move what was written into the file, if it is much. That may take some time: the disk is waited for."""
-        with self._failing(view):
-            file = self._files.get(view)
+        with self._opened(view) as file:
             if file is not None:
                 file.tidy()
 
@@ -139,8 +111,7 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagation]):
 
         If a table has fewer rows, what they take counts for more, in proportion. The view has a file.
         """
-        with self._failing(view):
-            file = self._files.get(view)
+        with self._opened(view) as file:
             if file is None:
                 raise FileNotFoundError(f"{view.table.name} has no file yet")
             with file.loading(self._bounds):
@@ -151,7 +122,6 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagation]):
     def _go_on(
         self, file: ViewFile, through: dict[str, int], since: Mapping[str, int], recompute: bool, deltas: str | None
     ) -> Propagation:
-        """A file that is there, from what it has."""
         if recompute:
             return self._load(file, through, since, None, deltas)
         computing = file.learned().computing
@@ -173,7 +143,7 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagation]):
         """The changes of tables into a file, by deltas within a budget; without one into the copies, and the result is
         computed from these."""
         with file.loading(self._bounds):
-            states, spent, recomputed_s = file.tables(), dict[str, Spent](), None
+            states, spent, recomputed_s = file.states(), dict[str, Spent](), None
             for table, seq in through.items():
                 began, state = time.perf_counter(), states[table]
                 life, updates, last = file.view.base(table), 0, state.last
@@ -202,9 +172,6 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagation]):
         commit_s = (time.perf_counter() - ended) / max(1, len(spent))
         return Propagation({table: Spent(n, took_s + commit_s) for table, (n, took_s) in spent.items()}, recomputed_s)
 
-    def _reached(self, file: ViewFile) -> int:
-        return max(state.current for state in file.tables().values())
-
     def _bases(self, view: ViewLife, through: int, *, partial: bool) -> dict[Life, Base | Path | None]:
         """A checkpoint, or nothing; a table's own file, brought that far, if the log has rows that lack columns."""
         if not partial:
@@ -220,7 +187,6 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagation]):
     def _fill(
         self, file: ViewFile, view: ViewLife, through: int, bases: Bases, index: Callable[[], None]
     ) -> tuple[Propagation, FileState]:
-        """Copies and result of a file without rows."""
         filled = {}
         for life in file.view.bases:
             began = time.perf_counter()
@@ -245,7 +211,7 @@ class ViewLoader(FileLoader[ViewLife, ViewFile, Propagation]):
         index()
         _compute(file.compute, file, filled)
         spent = {table: Spent(0, took_s) for table, (_, took_s) in filled.items()}
-        return Propagation(spent, built=True), overall(file.tables())
+        return Propagation(spent, built=True), overall(file.states())
 
 
 def _compute(compute: Callable[[], None], file: ViewFile, filled: Mapping[str, Spent]) -> float:

@@ -206,7 +206,6 @@ class _Spool:
         os.close(self._file)
 
     def add(self, body: bytes) -> None:
-        """One more portion."""
         limit = self._select.limits.spool_bytes
         if self._size + len(body) > limit:
             reason = f"its rows take more than {limit >> 20} MiB"

@@ -84,6 +84,7 @@ class LiveFeed(ABC):
     #: The part of a report that tells of it, and whether it is loaded on a place of its own.
     SECTION: ClassVar[str]
     APART: ClassVar[bool] = False
+    LOADER: ClassVar[type[FileLoader[Any, Any, Any]]]
 
     life: Life | ViewLife
     sources: dict[str, Life]
@@ -93,6 +94,7 @@ class LiveFeed(ABC):
 
     def __init__(self, world: FeedWorld, name: str) -> None:
         self.name, self._world = name, world
+        self._unseen = 0  # updates while it was not on the board
 
     @property
     def feed(self) -> Feed:
@@ -119,9 +121,9 @@ class LiveFeed(ABC):
                 rows = self._assumed()
             if rows and board.horizon > at:
                 self._release(source, at + 1, board.horizon, rows, now)
+        self._unseen = 0
 
     def put_again(self) -> None:
-        """Its file is lost: begin anew."""
         self.leave_board()
         self.is_loaded = False
         self.put()
@@ -133,19 +135,19 @@ class LiveFeed(ABC):
             self.on_board = None
 
     def forget(self) -> None:
-        """It is gone."""
         self.leave_board()
         remove(file_of(self._world.directory, self.life))
 
     @property
     def is_lost(self) -> bool:
-        """Whether there is no file of it that can be used."""
         return self._found() is None
 
-    @abstractmethod
     def _found(self) -> dict[str, FileState] | None:
         """How far its file has each source; None if there is none that can be used. What is behind the horizon is of
         another course of events."""
+        return self._world.look(
+            self.LOADER, self.life, lambda loader: loader.state(self.life, self._world.board.horizon)
+        )
 
     @abstractmethod
     def _made(self, found: dict[str, FileState] | None, now: float) -> Feed:
@@ -159,9 +161,12 @@ class LiveFeed(ABC):
     def _release(self, source: str, first: int, through: int, rows: int, at: float) -> None:
         """Note updates that its file lacks."""
 
-    @abstractmethod
     def released(self, source: str, first: int, through: int, rows: int, at: float) -> None:
         """Updates of one of its sources were acknowledged."""
+        if self.on_board is None:
+            self._unseen += rows
+        else:
+            self._release(source, first, through, rows, at)
 
     @abstractmethod
     def message(self, load: Load, now: float) -> LoadTable | LoadView:
@@ -197,22 +202,17 @@ class LiveFeed(ABC):
 class LiveTable(LiveFeed):
     """A table. It comes to the board when a query first names it, or at once if it is declared a feed."""
 
-    SECTION = "tables"
+    SECTION, LOADER = "tables", Loader
     life: Life
 
     def __init__(self, world: FeedWorld, name: str, life: Life, rows: int) -> None:
         """`rows` it has about, as it became known."""
         super().__init__(world, name)
         self.life, self.sources, self._rows = life, {name: life}, rows
-        self._unseen = 0  # updates while it was not on the board
 
     @property
     def is_due(self) -> bool:
         return self.life.table.feed is not None
-
-    def _found(self) -> dict[str, FileState] | None:
-        state = self._world.look(Loader, self.life, lambda loader: loader.state(self.life, self._world.board.horizon))
-        return None if state is None else {self.name: state}
 
     def _made(self, found: dict[str, FileState] | None, now: float) -> Feed:
         terms = self.life.table.feed
@@ -225,10 +225,6 @@ class LiveTable(LiveFeed):
             feed.period_s, feed.weight = terms.period_s, terms.weight
         return feed
 
-    def put(self) -> None:
-        super().put()
-        self._unseen = 0
-
     def _assumed(self) -> int:
         return max(1, self._unseen + (0 if self.is_loaded else self._rows))
 
@@ -236,12 +232,6 @@ class LiveTable(LiveFeed):
         board = self._world.board
         release = board.release(self.name, first, through, rows, at)
         self._world.turns.policy.released(self.feed, release, board, time.monotonic())
-
-    def released(self, source: str, first: int, through: int, rows: int, at: float) -> None:
-        if self.on_board is None:
-            self._unseen += rows
-        else:
-            self._release(source, first, through, rows, at)
 
     def message(self, load: Load, now: float) -> LoadTable:
         return LoadTable(self.life, load.through)
@@ -285,7 +275,7 @@ class LiveTable(LiveFeed):
 class LiveView(LiveFeed):
     """A view. `upkeep` decides what is due of it."""
 
-    SECTION, APART = "views", True
+    SECTION, APART, LOADER = "views", True, ViewLoader
     life: ViewLife
     on_board: ViewFeed | None = None
 
@@ -307,11 +297,6 @@ class LiveView(LiveFeed):
     @property
     def is_due(self) -> bool:
         return True
-
-    def _found(self) -> dict[str, FileState] | None:
-        return self._world.look(
-            ViewLoader, self.life, lambda loader: loader.state(self.life, self._world.board.horizon)
-        )
 
     def _made(self, found: dict[str, FileState] | None, now: float) -> ViewFeed:
         feed = ViewFeed(self.name, now)
@@ -342,8 +327,8 @@ class LiveView(LiveFeed):
         super().leave_board()
 
     def released(self, source: str, first: int, through: int, rows: int, at: float) -> None:
+        super().released(source, first, through, rows, at)
         if self.on_board is not None:
-            self._release(source, first, through, rows, at)
             self.upkeep.changes += rows
             self._world.view_turns.note(self)
 
@@ -394,12 +379,10 @@ class ViewTurns:
         self._news: dict[str, LiveView] = {}  # views that something may be due of since they were looked at last
 
     def add(self, view: LiveView) -> None:
-        """A view is on the board from now on."""
         self._views[view.name] = view
         self.note(view)
 
     def remove(self, view: LiveView) -> None:
-        """A view is on the board no longer."""
         self._views.pop(view.name, None)
         self._news.pop(view.name, None)
         view.is_overdue = False

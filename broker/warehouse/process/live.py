@@ -1,14 +1,9 @@
 """The warehouse process: the board, driven by what the server says and by what workers do.
 
-    server --(tables, what was released, queries)--> this process --(tasks)--> workers, forked from it
-    server <--(portions of answers, counters)------- this process <--(how far they are)--'
-
 It holds no rows: they are in the log, the checkpoints and the warehouse's files, all of them on disk. So a worker is
-forked in a few milliseconds, and whoever is killed, nothing is lost: the next one goes on from the files.
-
-Everything here happens on its event loop, and takes moments: rows are read and written by workers (`workers.py`). Which
-task is next is said by `broker/warehouse/deciding/turns.py`, for views by `feeds.py`; what a task is, and what becomes
-of it, by `loads.py` and `questions.py`.
+forked in a few milliseconds, and whoever is killed, nothing is lost: the next one goes on from the files. Everything
+here happens on its event loop, and takes moments. Which task is next is said by `broker/warehouse/deciding/turns.py`,
+for views by `feeds.py`; what a task is, and what becomes of it, by `loads.py` and `questions.py`.
 """
 
 from __future__ import annotations
@@ -25,21 +20,10 @@ from typing import TYPE_CHECKING, Any
 from hullcast.broker.log.private import make_private
 from hullcast.broker.processes.ends import BlockingEnd, MessageEnd
 from hullcast.broker.processes.logs import log_through
+from hullcast.broker.warehouse import messages
 from hullcast.broker.warehouse.deciding.board import Answer, Board, Load
 from hullcast.broker.warehouse.deciding.policies import POLICIES
 from hullcast.broker.warehouse.deciding.turns import Turns
-from hullcast.broker.warehouse.messages import (
-    Ask,
-    Begin,
-    Failure,
-    Finished,
-    Known,
-    MakeView,
-    Released,
-    Report,
-    Switch,
-    Withdraw,
-)
 from hullcast.broker.warehouse.process.feeds import ViewTurns
 from hullcast.broker.warehouse.process.loads import LiveLoads, ViewBuilds
 from hullcast.broker.warehouse.process.questions import SPOOL, LiveQuestions
@@ -59,7 +43,6 @@ REPORT_S = 0.5
 
 
 def serve(connection: socket.socket) -> None:
-    """Serve until the server is gone."""
     begin = BlockingEnd(connection).read()
     compiled.load()  # once here, instead of in every worker
     _empty(Path(begin.directory) / SPOOL)
@@ -68,7 +51,7 @@ def serve(connection: socket.socket) -> None:
     asyncio.run(_serve(begin, connection))
 
 
-async def _serve(begin: Begin, connection: socket.socket) -> None:
+async def _serve(begin: messages.Begin, connection: socket.socket) -> None:
     gone = asyncio.Event()
     end = MessageEnd()
     warehouse = LiveWarehouse(begin, end.write)
@@ -96,7 +79,7 @@ def _empty(folder: Path) -> None:
 class LiveWarehouse:
     """The board, driven by what the server says and what workers do."""
 
-    def __init__(self, begin: Begin, say: Callable[[object], None]) -> None:
+    def __init__(self, begin: messages.Begin, say: Callable[[object], None]) -> None:
         directory = Path(begin.directory)
         self._loop = asyncio.get_running_loop()
         self.board = Board(begin.places)
@@ -107,11 +90,8 @@ class LiveWarehouse:
         )
         self._questions = LiveQuestions(begin, self.board, self._turns, self.loads, say, self._stop)
         self._builds = ViewBuilds(directory, self.board, self.loads.lives, say)
-        self._work: dict[type[Any], LiveWork[Any]] = {
-            Load: self.loads,
-            Answer: self._questions,
-            MakeView: self._builds,
-        }
+        kinds = (Load, self.loads), (Answer, self._questions), (messages.MakeView, self._builds)
+        self._work: dict[type[Any], LiveWork[Any]] = dict(kinds)
         self._shared = WorkLane(begin.places, self._choose)
         self._views_lane = WorkLane(0, self._view_turns.next)  # one place if there are views
         self._long_lane = WorkLane(0, lambda now: None)  # see `_make_way`
@@ -122,36 +102,33 @@ class LiveWarehouse:
         self._long_propagations = 0
 
     async def start(self) -> None:
-        """Fork the workers."""
         await self._workers.start(self._shared.places)
 
     def stop(self) -> None:
-        """Kill the workers."""
         self._workers.stop()
 
     # -- what the server says --------------------------------------------------------------------------------
 
     def on_message(self, message: object) -> None:
-        """The server says something."""
         match message:
-            case Ask():
+            case messages.Ask():
                 self._questions.ask(message)
-            case Released():
+            case messages.Released():
                 self.loads.released(message)
-            case MakeView():
+            case messages.MakeView():
                 self._builds.put(message)
                 self._one_more_for(self._builds_lane)  # it takes as long as reading its tables: nobody waits for that
-            case Withdraw(number):
+            case messages.Withdraw(number):
                 self._withdraw(number)
-            case Known():
+            case messages.Known():
                 self._know(message)
-            case Switch(policy):
+            case messages.Switch(policy):
                 self._turns.policy = POLICIES[policy]()
             case _:
                 raise TypeError(f"the server sent a {type(message).__name__}")
         self._fill_soon()
 
-    def _know(self, known: Known) -> None:
+    def _know(self, known: messages.Known) -> None:
         """A table or view was made, or is gone."""
         self._questions.definitions_changed()
         old = self.loads.feeds.get(known.name)
@@ -180,8 +157,8 @@ class LiveWarehouse:
             if hand.doing is making:
                 self._stop(hand)
 
-    def _on_load_failure(self, table: str, failure: Failure) -> None:
-        self._questions.load_failed(table, failure)
+    def _on_load_failure(self, table: str, failure: messages.Failure) -> None:
+        self._questions.load_failed(table, failure)  # which are made after the loads
 
     # -- what is done next -----------------------------------------------------------------------------------
 
@@ -226,13 +203,12 @@ class LiveWarehouse:
     # -- what workers do -------------------------------------------------------------------------------------
 
     def _on_worker(self, hand: Hand, message: object) -> None:
-        """A worker says something."""
         task = hand.doing
         if task is None:  # it was stopped meanwhile
             return
-        if isinstance(message, Finished | Failure):
+        if isinstance(message, messages.Finished | messages.Failure):
             took_s = time.monotonic() - hand.began
-            self._end(hand, done=isinstance(message, Finished))
+            self._end(hand, done=isinstance(message, messages.Finished))
             self._work[type(task)].over(task, message, took_s)
             if message.spent:
                 self._workers.replace(hand)
@@ -287,15 +263,14 @@ class LiveWarehouse:
 
     # -- for people ------------------------------------------------------------------------------------------
 
-    def report(self) -> Report:
-        """How things are."""
+    def report(self) -> messages.Report:
         for process in self._workers.look_after():
             self._builds.gone(process)
         self._view_turns.look_at_age(time.monotonic())
         self._fill_soon()  # time has passed: see `Turns._let_tables_go`
         shared = self._workers.doing(self._shared)
         loading = sum(isinstance(task, Load) for task in shared)
-        return Report(
+        return messages.Report(
             {
                 "policy": self._turns.policy.name,
                 "counters": self._turns.policy.counters(),

@@ -76,7 +76,6 @@ class LiveLoads(LiveWork[Load]):
         return feed
 
     def forget(self, feed: LiveFeed) -> None:
-        """A table or view is gone."""
         for source in feed.sources:
             self._followers[source].remove(feed)
         del self.feeds[feed.name]
@@ -97,7 +96,6 @@ class LiveLoads(LiveWork[Load]):
                     feed.put()
 
     def lives(self) -> list[KeptLife]:
-        """All tables and views."""
         return [feed.life for feed in self.feeds.values()]
 
     def named_in(self, sql: str) -> dict[str, Table]:
@@ -130,9 +128,6 @@ class LiveLoads(LiveWork[Load]):
         else:
             feed.is_failing = False
             feed.loaded(task, message.result, took_s)
-
-    def too_long(self, task: Load) -> None:
-        raise AssertionError("a load takes as long as it takes")
 
     def died(self, task: Load) -> None:
         self.feeds[task.table].look()
@@ -241,13 +236,11 @@ class ViewBuilds(LiveWork[MakeView]):
         self._say(QueryRefused(task.number, *to_wire(error)))
 
     def gone(self, process: int) -> None:
-        """A process is gone that was killed."""
         life = self._left.pop(process, None)
         if life is not None:
             self._remove(life)
 
     def known(self, life: KeptLife) -> None:
-        """There is such a view now."""
         self._made = {number: made for number, made in self._made.items() if made != life}
 
     def withdraw(self, number: int) -> MakeView | None:

@@ -16,24 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.sql.text import shorten
+from hullcast.broker.warehouse import messages
 from hullcast.broker.warehouse.deciding.board import Answer, Question
 from hullcast.broker.warehouse.files.table_file import file_of
-from hullcast.broker.warehouse.messages import (
-    AnswerEnded,
-    AnswerRows,
-    Failure,
-    FileMoved,
-    FileOf,
-    Finished,
-    FirstRows,
-    NextRows,
-    Pinned,
-    QueryRefused,
-    ReadPlan,
-    Select,
-    SpooledPart,
-    Tables,
-)
 from hullcast.broker.warehouse.process.answering import with_worth
 from hullcast.broker.warehouse.process.workers import LiveWork
 from hullcast.network.wire.errors import (
@@ -52,7 +37,6 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.warehouse.deciding.board import Board, Release
     from hullcast.broker.warehouse.deciding.turns import Turns
-    from hullcast.broker.warehouse.messages import Ask, Begin
     from hullcast.broker.warehouse.process.feeds import LiveFeed
     from hullcast.broker.warehouse.process.loads import LiveLoads
     from hullcast.broker.warehouse.process.workers import Hand
@@ -75,15 +59,14 @@ class _FileThen(NamedTuple):
     pending: tuple[Release, ...]
 
 
-@dataclass(eq=False, slots=True)
-class _Asked:
-    """A query: what was asked, where it stands on the board, and what is known of its answer so far."""
+@dataclass(eq=False, slots=True, kw_only=True)
+class _Asked(Question):
+    """A query: where it stands on the board, what was asked, and what is known of its answer so far."""
 
-    ask: Ask
-    question: Question
-    read: bool = False  # whether its text was, and so its tables are known
-    tables: tuple[str, ...] = ()
-    deadline: asyncio.TimerHandle | None = None
+    ask: messages.Ask
+    read: bool = False  # whether its text was, and so which tables it `reads`
+    reads: tuple[str, ...] = ()
+    alarm: asyncio.TimerHandle | None = None  # at its deadline
     hand: Hand | None = None  # the worker that has it
     definitions: int = 0  # when it began
     tries: int = 0
@@ -99,7 +82,7 @@ class LiveQuestions(LiveWork[Answer]):
 
     def __init__(
         self,
-        begin: Begin,
+        begin: messages.Begin,
         board: Board,
         turns: Turns,
         loads: LiveLoads,
@@ -118,26 +101,24 @@ class LiveQuestions(LiveWork[Answer]):
 
     # -- coming and going ------------------------------------------------------------------------------------
 
-    def ask(self, ask: Ask) -> None:
-        """A query comes."""
+    def ask(self, ask: messages.Ask) -> None:
         now, loop = time.monotonic(), asyncio.get_running_loop()
         deadline = inf if ask.deadline_s is None else ask.arrived + ask.deadline_s
-        question = Question(ask.number, ask.owner, (), ask.arrived, deadline, ask.priority, ask.freshness)
-        question.consistent, question.expected_s = ask.consistent, self._takes.get(ask.sql, EXPECTED_S)
-        asked = self._asked[ask.number] = _Asked(ask, question)
+        place = (ask.number, ask.owner, (), ask.arrived, deadline, ask.priority, ask.freshness, ask.consistent)
+        asked = self._asked[ask.number] = _Asked(*place, self._takes.get(ask.sql, EXPECTED_S), ask=ask)
         plan = self._plans.get(ask.sql)
         if plan is None or self._know_tables(asked, plan.tables):
-            question.tables = asked.tables
-            self._turns.ask(question)
+            asked.tables = asked.reads
+            self._turns.ask(asked)
             if deadline < inf:
-                asked.deadline = loop.call_at(loop.time() + deadline - now, self._miss, asked)
+                asked.alarm = loop.call_at(loop.time() + deadline - now, self._miss, asked)
 
     def _know_tables(self, asked: _Asked, tables: tuple[str, ...]) -> bool:
         """The text of a query was read; whether it goes on. It does not if it reads more than its sender may: then the
         server must say whether that is allowed."""
-        ask, question, asked.read = asked.ask, asked.question, True
-        if ask.only_tables or not set(tables).issubset(ask.tables):
-            self._say(Tables(ask.number, tables))
+        asked.read = True
+        if asked.ask.only_tables or not set(tables).issubset(asked.ask.tables):
+            self._say(messages.AnswerRows(asked.number, tables))
             self._forget(asked)
             return False
         unknown = [name for name in tables if name not in self._feeds]
@@ -147,8 +128,8 @@ class LiveQuestions(LiveWork[Answer]):
         for name in tables:
             self._feeds[name].put()
         if not all(self._feeds[name].is_loaded for name in tables):
-            question.freshness = 1.0  # a table that was never loaded has no rows to show: its first load is waited for
-        asked.tables = tables
+            asked.freshness = 1.0  # a table that was never loaded has no rows to show: its first load is waited for
+        asked.reads = tables
         return True
 
     def withdraw(self, number: int) -> None:
@@ -162,7 +143,7 @@ class LiveQuestions(LiveWork[Answer]):
     def forget(self, feed: LiveFeed) -> None:
         """A table or view is gone. A text may mean another one now, also one that a worker is reading."""
         for asked in list(self._asked.values()):
-            if feed.name in asked.question.tables:
+            if feed.name in asked.tables:
                 if asked.read:
                     self._fail(asked, UnknownTable(feed.life.table.name, ()))
                 elif asked.hand is not None:
@@ -174,54 +155,51 @@ class LiveQuestions(LiveWork[Answer]):
         self._definitions += 1
         self._plans.clear()
 
-    def load_failed(self, table: str, failure: Failure) -> None:
+    def load_failed(self, table: str, failure: messages.Failure) -> None:
         """Queries that cannot do without a load that failed fail."""
         for asked in list(self._asked.values()):
-            question = asked.question
-            if question.began is None and table in question.tables and not self._board.ready(question):
+            if asked.began is None and table in asked.tables and not self._board.ready(asked):
                 self._refuse(asked, failure)
                 self._drop(asked)
 
     def _miss(self, asked: _Asked) -> None:
-        """A query is past its deadline."""
-        asked.deadline = None
+        asked.alarm = None
         assert asked.ask.deadline_s is not None
         self.missed += 1
-        began, now = asked.question.began, time.monotonic()
-        waited_s = (now if began is None else began) - asked.ask.arrived
+        began, now = asked.began, time.monotonic()
+        waited_s = (now if began is None else began) - asked.arrived
         ran_s = 0.0 if began is None else max(now - began, 1e-6)
         self._fail(asked, DeadlineMissed(asked.ask.deadline_s, max(waited_s, 0.0), ran_s))
 
     def _fail(self, asked: _Asked, error: HullcastError) -> None:
-        self._say(QueryRefused(asked.ask.number, *to_wire(error)))
+        self._say(messages.QueryRefused(asked.number, *to_wire(error)))
         self._drop(asked)
 
-    def _refuse(self, asked: _Asked, failure: Failure) -> None:
-        self._say(QueryRefused(asked.ask.number, failure.code, failure.arguments))
+    def _refuse(self, asked: _Asked, failure: messages.Failure) -> None:
+        self._say(messages.QueryRefused(asked.number, failure.code, failure.arguments))
 
     def _drop(self, asked: _Asked) -> None:
         """Nobody waits for an answer any more: stop what is done for it."""
         self._forget(asked)
         if asked.hand is not None:
             self._stop(asked.hand)
-            self._spool(asked.ask.number).unlink(missing_ok=True)
-        self._turns.withdraw(asked.question, time.monotonic())
+            self._spool(asked.number).unlink(missing_ok=True)
+        self._turns.withdraw(asked, time.monotonic())
         self._leave(asked, answered=False)
 
     def _leave(self, asked: _Asked, *, answered: bool) -> None:
-        for name in asked.question.tables:
+        for name in asked.tables:
             if name in self._feeds:
-                self._feeds[name].over(asked.question, answered=answered)
+                self._feeds[name].over(asked, answered=answered)
 
     def _forget(self, asked: _Asked) -> None:
-        self._asked.pop(asked.ask.number, None)
-        if asked.deadline is not None:
-            asked.deadline.cancel()
+        self._asked.pop(asked.number, None)
+        if asked.alarm is not None:
+            asked.alarm.cancel()
 
     def _again(self, asked: _Asked) -> None:
-        """A query waits once more."""
-        asked.question.tables = asked.tables
-        self._turns.put(asked.question, time.monotonic())
+        asked.tables = asked.reads
+        self._turns.put(asked, time.monotonic())
 
     # -- a visit of a worker ---------------------------------------------------------------------------------
 
@@ -229,59 +207,59 @@ class LiveQuestions(LiveWork[Answer]):
         return task.question.owner
 
     def begin(self, task: Answer, hand: Hand, now: float) -> float:
-        asked, question = self._asked[task.question.number], task.question
+        asked = self._asked[task.question.number]
         ask, asked.hand, asked.definitions = asked.ask, hand, self._definitions
         if not asked.read:
-            question.tables = self._offered(asked)
-        feeds = {name: self._board.feeds[name] for name in question.tables}
+            asked.tables = self._offered(asked)
+        feeds = {name: self._board.feeds[name] for name in asked.tables}
         asked.horizon = self._board.horizon
         asked.files = {name: _FileThen(feed.loaded, feed.version, tuple(feed.pending)) for name, feed in feeds.items()}
         self._board.begin(task, now)
-        files = tuple(self._file(self._feeds[name], question) for name in question.tables)
+        files = tuple(self._file(self._feeds[name], asked) for name in asked.tables)
         plan = self._plans.get(ask.sql) if asked.read else None
         known: dict[str, Table] = {}
-        if plan is None or plan.tables != question.tables:
-            tables = {name: self._feeds[name].life.table for name in question.tables}
+        if plan is None or plan.tables != asked.tables:
+            tables = {name: self._feeds[name].life.table for name in asked.tables}
             plan, known = None, tables if asked.read else self._named_in(ask.sql)
-        spool = f"{self._spools}{ask.number}"
-        terms = (ask.parameters, files, ask.ticket, spool, self._limits, ask.only_tables)
-        hand.end.write(Select(ask.sql, plan, known, *terms))
+        terms = (ask.parameters, files, ask.ticket, str(self._spool(ask.number)), self._limits, ask.only_tables)
+        hand.end.write(messages.Select(ask.sql, plan, known, *terms))
         return self._limits.time_s
 
     def _offered(self, asked: _Asked) -> tuple[str, ...]:
         """The tables that a query may have been answered from as soon as its text is read: those that it may read, if
         all of them are as fresh as it needs them. Where freshness is a matter of taste, a policy decides."""
-        question, tables = asked.question, asked.ask.tables
+        tables = asked.ask.tables
         feeds = [self._feeds.get(name) for name in tables]
         if any(feed is None or not feed.is_loaded or feed.on_board is None for feed in feeds):
             return ()
-        question.tables = tables
-        if not self._board.ready(question):
+        asked.tables = tables
+        if not self._board.ready(asked):
             return ()
-        weighs = 0.0 < question.freshness < 1.0 and any(self._board.feeds[name].pending for name in tables)
+        weighs = 0.0 < asked.freshness < 1.0 and any(self._board.feeds[name].pending for name in tables)
         return () if weighs else tables
 
-    def _file(self, feed: LiveFeed, question: Question) -> FileOf:
+    def _file(self, feed: LiveFeed, question: Question) -> messages.FileOf:
         """A table's file, and how far it may be loaded for a question that is ready: what a file holds is the same
         from its last update to the table's next one."""
         most = self._board.valid_until(feed.feed) if question.needs_common else inf
-        return FileOf(feed.life, str(file_of(self._directory, feed.life)), feed.feed.version, most)
+        return messages.FileOf(feed.life, str(file_of(self._directory, feed.life)), feed.feed.version, most)
 
     def said(self, task: Answer, message: object) -> None:
-        """A worker says how far it is."""
         asked = self._asked.get(task.question.number)
         if asked is None:  # it turned out that it is not to be answered
             return
         match message:
-            case ReadPlan(plan):
+            case messages.ReadPlan(plan):
                 self._read(asked, plan)
-            case Pinned(loaded):
+            case messages.Pinned(loaded):
                 self._pinned(asked, loaded)
-            case FirstRows(body, more):
-                self._first_rows(asked, body, more)
-            case NextRows(offset, size):
-                self._say(SpooledPart(asked.ask.number, offset, size))
-            case FileMoved(lost):
+            case messages.FirstRows(body, more):
+                asked.answered, asked.more, spool = True, more, str(self._spool(asked.number))
+                answer = (body, spool) if more else (with_worth(body, self._worth(asked)), None)
+                self._say(messages.AnswerRows(asked.number, asked.tables, *answer))
+            case messages.NextRows(offset, size):
+                self._say(messages.SpooledPart(asked.number, offset, size))
+            case messages.FileMoved(lost):
                 self._moved(asked, lost)
 
     def _read(self, asked: _Asked, plan: Plan) -> None:
@@ -290,16 +268,16 @@ class LiveQuestions(LiveWork[Answer]):
             _remember(self._plans, asked.ask.sql, plan)
         if not asked.read and not self._know_tables(asked, plan.tables):
             return
-        if plan.tables != asked.question.tables and set(plan.tables).issubset(asked.files):
-            self._board.narrow(asked.question, plan.tables, time.monotonic())
+        if plan.tables != asked.tables and set(plan.tables).issubset(asked.files):
+            self._board.narrow(asked, plan.tables, time.monotonic())
 
     def _pinned(self, asked: _Asked, loaded: tuple[int, ...]) -> None:
         """A query has begun to read: loads may go on. What it sees is worth this much, by all that was known when it
         was begun: a load may have ended since, and what it sees be older."""
-        now, question = time.monotonic(), asked.question
-        self._board.pinned(question)
+        now = time.monotonic()
+        self._board.pinned(asked)
         tables, versions, latest = {}, [], max(asked.horizon, *loaded, 0)
-        for name, seq in zip(question.tables, loaded, strict=True):
+        for name, seq in zip(asked.tables, loaded, strict=True):
             feed, file = self._feeds[name], asked.files[name]
             feed.is_loaded = True  # a file that was not there is made for the query, perhaps without a load
             behind = (feed.left(release, seq) for release in file.pending if release.through > seq)
@@ -308,31 +286,23 @@ class LiveQuestions(LiveWork[Answer]):
                 "seq": seq,
                 "staleness_s": max(0.0, now - missing[0].at) if missing else 0.0,
                 "unapplied": sum(release.rows for release in missing),
-                **feed.worth(question),
+                **feed.worth(asked),
             }
             versions.append(file.version if seq == file.loaded else seq)
             latest = min(latest, max(seq, missing[0].first - 1 if missing else asked.horizon))
         asked.worth = {
             "seq": latest if all(version <= latest for version in versions) else None,
             "tables": tables,
-            "waited_s": max(0.0, (question.began or now) - asked.ask.arrived),
+            "waited_s": max(0.0, (asked.began or now) - asked.arrived),
             "ran_s": 0.0,
             "deadline_s": asked.ask.deadline_s,
             "met": True,
             "policy": self._turns.policy.name,
         }
 
-    def _first_rows(self, asked: _Asked, body: bytes, more: bool) -> None:
-        asked.answered, asked.more = True, more
-        number, tables = asked.ask.number, asked.question.tables
-        if more:
-            self._say(AnswerRows(number, tables, body, str(self._spool(number))))
-        else:
-            self._say(AnswerRows(number, tables, with_worth(body, self._worth(asked)), None))
-
     def _worth(self, asked: _Asked) -> dict[str, Any]:
-        assert asked.question.began is not None
-        return {**asked.worth, "ran_s": time.monotonic() - asked.question.began}
+        assert asked.began is not None
+        return {**asked.worth, "ran_s": time.monotonic() - asked.began}
 
     def _spool(self, number: int) -> Path:
         return Path(f"{self._spools}{number}")
@@ -340,11 +310,11 @@ class LiveQuestions(LiveWork[Answer]):
     def _moved(self, asked: _Asked, lost: bool) -> None:
         """A file was loaded further than it should be; or it is lost, and cannot be made again as it was."""
         asked.tries += 1
-        for name in asked.question.tables if lost else ():
+        for name in asked.tables if lost else ():
             feed = self._feeds[name]
             if feed.feed.loading is None and feed.is_lost:
                 feed.put_again()
-                asked.question.freshness = 1.0  # its first load is waited for
+                asked.freshness = 1.0  # its first load is waited for
 
     # -- how it ends -----------------------------------------------------------------------------------------
 
@@ -353,13 +323,13 @@ class LiveQuestions(LiveWork[Answer]):
         if task.question.number in self._asked:
             self._asked[task.question.number].hand = None
 
-    def over(self, task: Answer, message: Finished | Failure, took_s: float) -> None:
+    def over(self, task: Answer, message: messages.Finished | messages.Failure, took_s: float) -> None:
         asked = self._asked.get(task.question.number)
         if asked is None:
             return
-        if isinstance(message, Failure):
+        if isinstance(message, messages.Failure):
             self._refuse(asked, message)
-            self._spool(asked.ask.number).unlink(missing_ok=True)
+            self._spool(asked.number).unlink(missing_ok=True)
             self._drop(asked)
         elif not asked.answered:  # its files were not as they had to be, or not known before it was read
             if asked.tries >= MOST_TRIES:
@@ -368,7 +338,7 @@ class LiveQuestions(LiveWork[Answer]):
                 self._again(asked)
         else:
             if asked.more:
-                self._say(AnswerEnded(asked.ask.number, self._worth(asked)))
+                self._say(messages.AnswerEnded(asked.number, self._worth(asked)))
             took = 0.7 * self._takes.get(asked.ask.sql, took_s) + 0.3 * took_s
             _remember(self._takes, asked.ask.sql, took)
             self._leave(asked, answered=True)
@@ -376,17 +346,16 @@ class LiveQuestions(LiveWork[Answer]):
             self._turns.policy.ended(task, took_s, self._board, time.monotonic())
 
     def too_long(self, task: Answer) -> None:
-        asked = self._asked.get(task.question.number)
-        if asked is None:
-            return
-        hint = "narrow it with WHERE, or join on keys" if asked.read else "write a simpler statement"
-        self._fail(asked, SqlError(shorten(asked.ask.sql), f"stopped after {self._limits.time_s:g} s", hint))
+        self._stopped(task, f"stopped after {self._limits.time_s:g} s", "narrow it with WHERE, or join on keys")
 
     def died(self, task: Answer) -> None:
+        self._stopped(task, "its process was killed", "it may have taken too much memory; ask for less")
+
+    def _stopped(self, task: Answer, reason: str, hint: str) -> None:
         asked = self._asked.get(task.question.number)
         if asked is not None:
-            hint = "it may have taken too much memory; ask for less" if asked.read else "write a simpler statement"
-            self._fail(asked, SqlError(shorten(asked.ask.sql), "its process was killed", hint))
+            hint = hint if asked.read else "write a simpler statement"
+            self._fail(asked, SqlError(shorten(asked.ask.sql), reason, hint))
 
 
 def _remember(known: dict[str, Any], sql: str, what: object) -> None:

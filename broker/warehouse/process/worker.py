@@ -27,20 +27,11 @@ from hullcast.broker.queries.reading import read_query
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.upkeep import Spent, Upkeep
+from hullcast.broker.warehouse import messages
 from hullcast.broker.warehouse.files.table_file import FileBounds
 from hullcast.broker.warehouse.files.table_loader import Loader
 from hullcast.broker.warehouse.files.view_file import COMMIT_S, ViewLife
 from hullcast.broker.warehouse.files.view_loader import ViewLoader
-from hullcast.broker.warehouse.messages import (
-    BuildView,
-    DiskLimits,
-    Failure,
-    Finished,
-    LoadTable,
-    LoadView,
-    ReadPlan,
-    Select,
-)
 from hullcast.broker.warehouse.process.answering import Answering
 from hullcast.network.wire.errors import HullcastError, InvariantBroken, SqlError, to_wire
 
@@ -51,7 +42,6 @@ if TYPE_CHECKING:
     from hullcast.broker.queries.reading import Plan
     from hullcast.broker.views.upkeep import Propagation
     from hullcast.broker.warehouse.files.table_loader import FileLoader
-    from hullcast.broker.warehouse.messages import FileOf
 
 #: How likely the kernel is to end a worker if the machine runs out of memory.
 OOM_SCORE = 1000
@@ -67,7 +57,7 @@ LONG_S = 0.25
 ALARM_LATE_S = 1
 
 
-def serve(connection: socket.socket, directory: Path, limits: DiskLimits) -> NoReturn:
+def serve(connection: socket.socket, directory: Path, limits: messages.DiskLimits) -> NoReturn:
     """Do tasks until the other end is gone. This is a fork: nothing of the parent is ours to clean up."""
     try:
         _leave_parent(connection)
@@ -81,7 +71,7 @@ def serve(connection: socket.socket, directory: Path, limits: DiskLimits) -> NoR
 class WarehouseWorker:
     """What a worker keeps between tasks: open files."""
 
-    def __init__(self, connection: socket.socket, directory: Path, limits: DiskLimits) -> None:
+    def __init__(self, connection: socket.socket, directory: Path, limits: messages.DiskLimits) -> None:
         self._end = BlockingEnd(connection)
         bounds = FileBounds(directory, limits.file_bytes, limits.reserve_bytes)
         self._loader = Loader(directory, bounds)
@@ -94,50 +84,49 @@ class WarehouseWorker:
         self._heap_bytes = 0
 
     def run(self) -> None:
-        """Do tasks until there are none any more."""
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
                 task = self._end.read()
                 self._end.write(self._done(task))
                 self._end.flush()
-                if isinstance(task, LoadView):  # whoever waits for the view need not wait for this
+                if isinstance(task, messages.LoadView):  # whoever waits for the view need not wait for this
                     self._tidy(task.life)
 
-    def _done(self, task: object) -> Finished | Failure:
+    def _done(self, task: object) -> messages.Finished | messages.Failure:
         try:
             match task:
-                case Select():
+                case messages.Select():
                     return self._select(task)
-                case LoadTable():
+                case messages.LoadTable():
                     return self._loaded(self._loader.load(task.life, task.through))
-                case LoadView():
+                case messages.LoadView():
                     return self._loaded(self._propagate(task))
-                case BuildView():
+                case messages.BuildView():
                     return self._loaded(self._build(task))
             raise InvariantBroken(f"a worker was given a {type(task).__name__}")
         except HullcastError as error:
-            return Failure(*to_wire(error))
+            return messages.Failure(*to_wire(error))
         except MemoryError:
-            return Failure(*to_wire(InvariantBroken("the warehouse has too little memory")), spent=True)
+            return messages.Failure(*to_wire(InvariantBroken("the warehouse has too little memory")), spent=True)
         except ConnectionError:
             raise
         except Exception as error:  # noqa: BLE001  (a fault of ours: it fails this task only)
             traceback.print_exc()
             bug = InvariantBroken(f"{type(error).__name__} in the warehouse: {error}")
-            return Failure(*to_wire(bug), spent=True)
+            return messages.Failure(*to_wire(bug), spent=True)
 
     def _tidy(self, life: ViewLife) -> None:
         with contextlib.suppress(HullcastError):  # the disk refuses; the next propagation will say so
             self._views.tidy(life)
 
-    def _loaded(self, result: object) -> Finished:
-        return Finished(self._memory.reserved_bytes() > self._base_bytes + SPENT_BYTES, result)
+    def _loaded(self, result: object) -> messages.Finished:
+        return messages.Finished(self._memory.reserved_bytes() > self._base_bytes + SPENT_BYTES, result)
 
-    def _propagate(self, task: LoadView) -> Propagation:
+    def _propagate(self, task: messages.LoadView) -> Propagation:
         life, through, since, recompute, deltas = task
-        return self._views.propagate(life, through, since=since, recompute=recompute, deltas=deltas, tidy=False)
+        return self._views.propagate(life, through, since=since, recompute=recompute, deltas=deltas)
 
-    def _build(self, task: BuildView) -> dict[str, list[Spent]]:
+    def _build(self, task: messages.BuildView) -> dict[str, list[Spent]]:
         """Make the file of a view; what it takes to propagate few and many changes of each of its tables, which the
         file keeps."""
         life = task.life
@@ -159,34 +148,34 @@ class WarehouseWorker:
                 break
         return measured
 
-    def _select(self, select: Select) -> Finished | Failure:
+    def _select(self, select: messages.Select) -> messages.Finished | messages.Failure:
         memory_bytes = select.limits.memory_bytes
         try:
             with _alarm(select.limits.time_s):
                 if select.plan is None:  # that is no part of its memory
                     plan = read_query(select.sql, select.known, attached=True)
-                    self._end.write(ReadPlan(plan))
+                    self._end.write(messages.ReadPlan(plan))
                     files = files_of(plan, select.files)
                     if files is None or select.only_read:
-                        return Finished()
+                        return messages.Finished()
                     select = select._replace(plan=plan, files=files)
                 self._limit(memory_bytes)
                 self._answering.answer(select, self._end.write, self._end.flush, self._load)
         except HullcastError as error:
             if "out of memory" not in str(error):
                 self._lift()
-                return Failure(*to_wire(error), spent=self._spent(memory_bytes))
+                return messages.Failure(*to_wire(error), spent=self._spent(memory_bytes))
             return self._out_of_memory(select)
         except MemoryError:
             return self._out_of_memory(select)
         self._lift()
-        return Finished(self._spent(memory_bytes))
+        return messages.Finished(self._spent(memory_bytes))
 
-    def _out_of_memory(self, select: Select) -> Failure:
+    def _out_of_memory(self, select: messages.Select) -> messages.Failure:
         self._lift()
         reason = f"it needs more than {select.limits.memory_bytes >> 20} MiB of memory"
         refusal = SqlError(shorten(select.sql), reason, "ask for less, or sort less")
-        return Failure(*to_wire(refusal), spent=True)
+        return messages.Failure(*to_wire(refusal), spent=True)
 
     def _load(self, life: Life | ViewLife, through: int, *, anew: bool) -> None:
         """Make the file of a table that a query found missing or damaged. That is no part of the query's memory."""
@@ -217,7 +206,7 @@ class WarehouseWorker:
         return self._memory.reserved_bytes() > self._base_bytes + SPENT * memory_bytes
 
 
-def files_of(plan: Plan, files: tuple[FileOf, ...]) -> tuple[FileOf, ...] | None:
+def files_of(plan: Plan, files: tuple[messages.FileOf, ...]) -> tuple[messages.FileOf, ...] | None:
     """Those of the files that a text reads, in its order; None if it reads others."""
     given = {fold(file.life.table.name): file for file in files}
     return tuple(given[table] for table in plan.tables) if given.keys() >= set(plan.tables) else None
@@ -258,7 +247,6 @@ class AddressSpace:
             self._file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
 
     def reserved_bytes(self) -> int:
-        """In bytes, now."""
         if self._file is None:
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return int(os.pread(self._file, 100, 0).split()[0]) * resource.getpagesize()

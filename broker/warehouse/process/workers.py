@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from hullcast.broker.processes.ends import MessageEnd, SharedOut
 from hullcast.broker.processes.heartbeat import is_stopped
 from hullcast.broker.warehouse.deciding.board import Answer, Load
-from hullcast.broker.warehouse.files.table_file import remove_unfinished_of
+from hullcast.broker.warehouse.files.table_file import FOLDER, remove_unfinished
 from hullcast.broker.warehouse.messages import SHARED, MakeView
 from hullcast.broker.warehouse.process.worker import serve
 from hullcast.network.wire.logs import logger
@@ -44,8 +44,6 @@ class WorkLane:
 
 @dataclass(eq=False, slots=True)
 class Hand:
-    """One worker, and what it does."""
-
     process: int
     end: MessageEnd
     doing: LiveTask | None = None
@@ -73,9 +71,9 @@ class LiveWork(ABC, Generic[OneTask]):
     def over(self, task: OneTask, message: Finished | Failure, took_s: float) -> None:
         """Its worker has done it, or failed to."""
 
-    @abstractmethod
     def too_long(self, task: OneTask) -> None:
-        """It takes too long, and is about to be stopped."""
+        """It takes longer than `begin` allowed, and is about to be stopped."""
+        raise AssertionError("it takes as long as it takes")
 
     @abstractmethod
     def died(self, task: OneTask) -> None:
@@ -104,18 +102,15 @@ class Workers:
         self.restarts = 0
 
     async def start(self, count: int) -> None:
-        """Fork them."""
         for _ in range(count):
             await self._hire()
 
     def stop(self) -> None:
-        """Kill them."""
         self._stopping = True
         for hand in self._hands:
             _kill(hand.process)
 
     def free(self) -> Hand | None:
-        """One that has nothing to do."""
         return next((hand for hand in self._hands if hand.doing is None), None)
 
     def doing(self, lane: WorkLane) -> list[LiveTask]:
@@ -123,7 +118,6 @@ class Workers:
         return [hand.doing for hand in self._hands if hand.doing is not None and hand.lane is lane]
 
     def busy(self) -> list[Hand]:
-        """Those that do something."""
         return [hand for hand in self._hands if hand.doing is not None]
 
     def replace(self, hand: Hand) -> None:
@@ -143,7 +137,7 @@ class Workers:
         gone = [process for process in self._dying if _is_reaped(process)]
         for process in gone:
             self._dying.remove(process)
-            remove_unfinished_of(self._directory, process)
+            remove_unfinished(self._directory / FOLDER, process=process)
         for hand in list(self._hands):
             if is_stopped(hand.process):
                 self._ended(hand)

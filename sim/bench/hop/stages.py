@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from hullcast.broker.engine.publishing import Publishing
 from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.server.service import Server
 from hullcast.broker.server.settings import ServerSettings
@@ -53,7 +54,7 @@ STAGES: dict[str, tuple[object, ...]] = {
         gathering.row_or_columns,
         (ServedEngine, "upsert_columns"),
         (ServedEngine, "encoded"),
-        (ServedEngine, "upsert_encoded"),
+        (Publishing, "upsert"),
         (Listening, "hear"),
     ),
 }

@@ -19,11 +19,11 @@ from hullcast.broker.streams.operators.operator import OneInput
 from hullcast.broker.streams.operators.projection import Projection
 from hullcast.broker.streams.operators.selection import Selection, SelectionBoxes
 from hullcast.broker.streams.plan import OperatorPlan, StreamInput, StreamQuery
-from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.streams.runner import Runner
 from hullcast.network.wire.arrays import Floats
 from hullcast.sim.bench.frame.benchmark import Tick
 from hullcast.sim.bench.frame.timing import medians
+from hullcast.sim.experiments.studies.streams.baselines import STUDIED
 from hullcast.sim.experiments.studies.streams.workload import (
     BURSTS,
     CHAIN,
@@ -127,7 +127,7 @@ def run_burst(policy: str, load: StreamLoad, seed: int) -> BurstPeaks:
     (arrivals,) = load.arrivals
     simulated = load.run(policy_of(policy))
     clock, times = WorkClock(), (GROUP * UNIT_S * arrivals.times).tolist()
-    runner = Runner(OPERATOR_POLICIES[policy](), clock)
+    runner = Runner(STUDIED[policy](), clock)
     query = StreamQuery(StreamInput("burst", 3), None, (), ((0, 0),))
     runner.open(query, plan=OperatorPlan((four_operators(clock),), (), None))
     cells = generator(seed, "bench/streams/bursts").random((3, DRAWN * GROUP))

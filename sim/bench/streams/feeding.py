@@ -13,9 +13,9 @@ from hullcast.broker.streams.batch import StreamMoment, TupleBatch
 from hullcast.broker.streams.live import STRETCH, MonotonicClock
 from hullcast.broker.streams.operators.table_join import TableChanges
 from hullcast.broker.streams.plan import StreamInput, StreamQuery, TableInput, WantedRanges
-from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.streams.runner import MICRO_BATCH, Runner
 from hullcast.network.wire.arrays import Floats
+from hullcast.sim.experiments.studies.streams.baselines import STUDIED
 from hullcast.sim.seeds import generator
 
 #: Tuples that come at once, as they come from a log that is read ahead.
@@ -88,7 +88,7 @@ def table_cells(seed: int) -> Floats:
 
 def opened(queries: Sequence[StreamQuery], policy: str, seed: int, micro_batch: int = MICRO_BATCH) -> Runner:
     """A runner with these queries, and the rows of the table in it."""
-    runner = Runner(OPERATOR_POLICIES[policy](), MonotonicClock(), micro_batch=micro_batch)
+    runner = Runner(STUDIED[policy](), MonotonicClock(), micro_batch=micro_batch)
     for query in queries:
         runner.open(query)
     if any(query.table is not None for query in queries):

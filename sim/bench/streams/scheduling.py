@@ -12,10 +12,10 @@ from functools import partial
 from statistics import median
 
 from hullcast.broker.streams.plan import StreamQuery
-from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.sim.bench.frame.benchmark import Tick
 from hullcast.sim.bench.frame.timing import Spread, in_turns, spread
 from hullcast.sim.bench.streams.feeding import AT_ONCE, FedFigures, FedStream, feed, opened, path_cells, path_query
+from hullcast.sim.experiments.studies.streams.baselines import STUDIED
 
 FIXED = "fixed order"
 #: Queues before each query's operators.
@@ -82,7 +82,7 @@ def _load(case: SchedulingCase, rounds: int, seed: int, tick: Tick) -> Schedulin
         runner = opened(queries, policy, seed)
         return feed(runner, streams, 0, case.tuples, at_once=case.at_once, drained=drained)
 
-    ways = {name: partial(fed, name, ()) for name in OPERATOR_POLICIES} | {FIXED: partial(fed, "fifo", every)}
+    ways = {name: partial(fed, name, ()) for name in STUDIED} | {FIXED: partial(fed, "fifo", every)}
     found = in_turns(ways, rounds, tick, f"scheduling, {case.name}")
     fixed = found.pop(FIXED)
     return SchedulingLoad(case, tuple(_line(name, of, fixed) for name, of in found.items()))

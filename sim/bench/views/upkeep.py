@@ -179,6 +179,7 @@ class ReplayedView:
         upkeep, rows = self.upkeep, {table: self._pending[table] for table in tables}
         recompute = upkeep is not None and upkeep.recomputes(rows)
         done = self._loader.propagate(self.life, dict.fromkeys(rows, seq), recompute=recompute)
+        self._loader.tidy(self.life)
         for table in done.spent:
             self._pending[table] = 0
         if upkeep is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 
-from hullcast.broker.warehouse.deciding.policies.knapsack import packed
+from hullcast.broker.scheduling.knapsack import packed
 from hullcast.sim.bench.frame.benchmark import Tick
 from hullcast.sim.traces.tradeoff import knapsack_of
 

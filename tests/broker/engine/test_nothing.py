@@ -9,6 +9,7 @@ import pytest
 
 from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.index.grouping import Grouping
+from tests.support.engines import attend
 
 SELECTS = ["COUNT(*)", "SUM(X)", "AVG(X)", "MIN(X)", "MAX(W)", "DISTINCT N", "*"]
 CONDITIONS = ["X > ?", "N = ?", "N = ? AND J = ?", "N = ? AND J = ? AND X > ?", "N = ? AND W = ? AND J = 1"]
@@ -54,7 +55,7 @@ def test_nobody_may_subscribe_to_anything(sql: str, rows: bool) -> None:
             assert len(engine.upsert(name, ROWS)) == 3
             assert len(engine.delete(name, 1)) == 1
         subscriptions.close()
-        attended = engine.attend(sql, [nothing] * columns, 0)
+        attended = attend(engine, sql, [nothing] * columns, 0)
         engine.forsake(attended.channel.name)
         assert engine.statistics() == {}
 

@@ -17,10 +17,10 @@ import pyarrow as pa  # type: ignore[import-untyped]  # has none
 import pytest
 
 from hullcast.broker.engine.served import ServedEngine
-from hullcast.broker.server.changing import apply_batch
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import BadParameter, BadValue, UsageError
 from hullcast.network.wire.values import from_user, scalars
+from tests.support.engines import attend
 
 PUBLISHER = bytes(range(16))
 COLUMNS = "KXNWJ"
@@ -142,6 +142,13 @@ def test_any_value_is_taken_or_refused_in_words(engine: ServedEngine, value: Any
         tried(lambda act=act: act(value))  # type: ignore[misc]
 
 
+def apply(engine: ServedEngine, body: Any) -> None:
+    if isinstance(body, bodies.Publish):
+        engine.upsert_columns(body.table, body.columns, body.absent)
+    else:
+        engine.delete_column(body.table, body.keys)
+
+
 @pytest.mark.parametrize("value", [*numpy_scalars(), *PLAIN], ids=lambda value: type(value).__name__)
 def test_any_value_from_the_wire_is_taken_or_refused_in_words(engine: ServedEngine, value: Any) -> None:
     for form in forms(value):
@@ -150,12 +157,12 @@ def test_any_value_from_the_wire_is_taken_or_refused_in_words(engine: ServedEngi
         requests += [bodies.Publish("T", {"K": keys, name: column}, None, PUBLISHER, 1) for name in COLUMNS[1:]]
         for request in requests:
             arrived: Any = bodies.decode(bodies.encode(request))
-            tried(lambda arrived=arrived: apply_batch(engine, arrived))  # type: ignore[misc]
+            tried(lambda arrived=arrived: apply(engine, arrived))  # type: ignore[misc]
     for sql in QUERIES:
         group = bodies.Group(1, sql, scalars((value,)), 1)
         subscribe: Any = bodies.decode(bodies.encode(bodies.Subscribe((group,))))
         parameters = [[parameter] for parameter in subscribe.groups[0].parameters]
-        attended = tried(lambda sql=sql, parameters=parameters: engine.attend(sql, parameters))  # type: ignore[misc]
+        attended = tried(lambda sql=sql, parameters=parameters: attend(engine, sql, parameters))  # type: ignore[misc]
         if attended is not None:
             engine.forsake(attended.channel.name)
     for sql in READS:

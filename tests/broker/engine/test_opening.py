@@ -23,6 +23,7 @@ from hullcast.broker.reformulate.first import (
 from hullcast.broker.scheduling.driver import finish
 from hullcast.network.answers.events import Change, Resync
 from hullcast.network.wire.errors import TooLarge
+from tests.support.engines import attend
 
 TABLES = (
     "CREATE TABLE R (K INTEGER PRIMARY KEY, X REAL, Y REAL, S TEXT, G INTEGER)",
@@ -248,7 +249,7 @@ def test_a_band_that_was_refused_is_no_longer_described() -> None:
     engine = ServedEngine()
     for table in TABLES:
         engine.execute(table)
-    narrow: Attended = engine.attend(QUERIES[7], [[0], [1]])
+    narrow: Attended = attend(engine, QUERIES[7], [[0], [1]])
     wide: Attended = finish(engine.attending(QUERIES[7], [[-1e9], [1e9]]))
     engine.upsert("Q", [{"K": 1, "X": 1.0}, {"K": 5, "X": 5.0}])
     points = narrow.channel.points_elsewhere(wide.predicates)

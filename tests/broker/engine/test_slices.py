@@ -33,6 +33,7 @@ from tests.broker.engine import test_streams_machine
 from tests.broker.engine.test_join_machine import JoinHistory
 from tests.broker.engine.test_machine import EngineHistory, check_structures
 from tests.broker.engine.test_streams_machine import Streams, tuples
+from tests.support.engines import attend
 from tests.support.queries import CREATE, KEYS, SEEDS, Asked, row
 from tests.support.stream_oracle import moment
 
@@ -40,12 +41,10 @@ Rows = list[dict[str, Any]]
 Trade = tuple[int, str | None, float | None]
 
 
-def upserting(engine: ServedEngine, table: str, rows: Rows, *, coding: bool = False) -> Work:
-    """The batch, in slices; with its codes, or without."""
+def upserting(engine: ServedEngine, table: str, rows: Rows) -> Work:
+    """The batch, in slices."""
     columns, absent = rows_to_columns(rows, table, "refuse")
-    if coding:
-        return engine.upserting_columns(table, columns, absent)
-    return engine.upserting(table, [engine.encoded(table, columns, absent)])
+    return engine.upserting(table, columns, absent)
 
 
 def slices(work: Work) -> Iterator[tuple[Batch, Updates] | None]:
@@ -82,7 +81,7 @@ class SlicedHistory(EngineHistory):
     @rule(seeds=st.lists(SEEDS, min_size=1, max_size=12), table=st.sampled_from("RRSSW"), seed=SEEDS)
     def upsert_in_slices(self, seeds: list[int], table: str, seed: int) -> None:
         rng, some = Random(seed), [row(Random(one), table) for one in seeds]
-        work = upserting(self.engine, table, some, coding=rng.random() < 0.5)
+        work = upserting(self.engine, table, some)
         self.in_slices(work, table, [("upsert", table, one) for one in some], rng)
 
     @rule(seeds=st.lists(SEEDS, min_size=1, max_size=12), table=st.sampled_from("RRSSW"), seed=SEEDS)
@@ -111,8 +110,8 @@ class SlicedHistory(EngineHistory):
 
     def meanwhile(self, table: str, rng: Random) -> None:
         """Something else happens, as far as tables are free."""
-        assert self.engine.held([table])
-        free = [other for other in "RSW" if not self.engine.held([other])]
+        assert self.engine.changes.held([table])
+        free = [other for other in "RSW" if not self.engine.changes.held([other])]
         other = rng.choice(free or [""])
         match rng.randrange(6):
             case 0 | 1 if free:
@@ -170,8 +169,8 @@ class SlicedJoins(SlicedHistory, JoinHistory):
 
     def meanwhile(self, table: str, rng: Random) -> None:
         """Ranges stay, so that just their pairs are described."""
-        assert self.engine.held([table])
-        free = [other for other in "RSW" if not self.engine.held([other])]
+        assert self.engine.changes.held([table])
+        free = [other for other in "RSW" if not self.engine.changes.held([other])]
         if free and rng.random() < 0.5:
             other = rng.choice(free)
             some = [row(rng, other) for _ in range(rng.randint(1, 3))]
@@ -207,19 +206,18 @@ class SlicedStreams(Streams):
         rng = Random(seed)
         given = [{"TS": moment(second), "SYMBOL": symbol, "PRICE": price} for second, symbol, price in rows]
         publishing.SLICED_ROWS = rng.randint(1, 4)
-        work = upserting(self.engine, "TRADES", given, coding=rng.random() < 0.5)
+        work = upserting(self.engine, "TRADES", given)
         twin = self.twin()
         for done in slices(work):
             if done is None:
-                assert self.engine.held(["trades"])
+                assert self.engine.changes.held(["trades"])
                 for _ in range(rng.randrange(3)):
                     self.something_else()
                 continue
             batch, updates = done
             twin.start_at(batch.first_seq - 1)
-            expected = twin.upsert_encoded(
-                "TRADES", [twin.encoded("TRADES", *rows_to_columns(given, "TRADES", "refuse"))]
-            )
+            coded = twin.encoded("TRADES", *rows_to_columns(given, "TRADES", "refuse"))
+            expected = twin.changes.upsert("TRADES", coded)
             assert (batch.first_seq, batch.last_seq) == (expected[0].first_seq, expected[0].last_seq)
             assert updates.new.shape == expected[1].new.shape
             assert (
@@ -250,7 +248,7 @@ class SlicedStreams(Streams):
         twin.streams["trades"].restore(stream.order.removed, list(stream.order.marks), [])
         twin.start_at(self.engine.seq)
         for channel in self.engine._channels:
-            twin.attend(self.texts[channel.name], [])
+            attend(twin, self.texts[channel.name], [])
         return twin
 
 
@@ -308,26 +306,27 @@ def engine() -> ServedEngine:
 
 
 def test_what_did_not_ask_is_stopped_while_a_batch_is_on_its_way(engine: ServedEngine) -> None:
-    minimum, pairs = "SELECT MIN(Y) FROM T WHERE X BETWEEN ? AND ?", engine.attend(JOIN, [[0], [9]])
-    attended = engine.attend(minimum, [[0], [9]])
-    assert not engine.held()
+    minimum, pairs = "SELECT MIN(Y) FROM T WHERE X BETWEEN ? AND ?", attend(engine, JOIN, [[0], [9]])
+    attended = attend(engine, minimum, [[0], [9]])
+    assert not engine.changes.held()
     work = upserting(engine, "T", rows(7))
-    assert engine.held(["t"])
-    assert engine.held(["U"])
-    assert engine.held()
-    assert not engine.held(["V"])
+    assert engine.changes.held(["t"])
+    assert engine.changes.held(["U"])
+    assert engine.changes.held()
+    assert not engine.changes.held(["V"])
     engine.upsert("U", [{"K": 2, "X": 2}])  # it has not begun
-    next(work)
+    for _ in range(3 + 1):  # slices that find codes, and one that changes rows
+        next(work)
     for touch in (
         lambda: engine.upsert("T", rows(1)),
         lambda: engine.delete("U", [1]),
         lambda: engine.subscribe(minimum, 0, 9),
-        lambda: engine.attend("SELECT COUNT(*) FROM T", []),
+        lambda: attend(engine, "SELECT COUNT(*) FROM T", []),
         lambda: engine.query("SELECT * FROM T"),
         lambda: attended.channel.capture(attended.predicates),
         lambda: pairs.channel.capture(pairs.predicates),
         lambda: pairs.channel.want(None),
-        lambda: engine.using(["T"]).__enter__(),
+        lambda: engine.changes.using(["T"]).__enter__(),
     ):
         with pytest.raises(InvariantBroken):
             touch()
@@ -337,8 +336,8 @@ def test_what_did_not_ask_is_stopped_while_a_batch_is_on_its_way(engine: ServedE
     assert isinstance(waits, Until)
     assert not waits.comes()
     batch, _ = finish(work)
-    assert not engine.broken
-    assert not engine.held()
+    assert not engine.changes.broken
+    assert not engine.changes.held()
     assert waits.comes()
     assert (batch.first_seq, len(batch), engine.seq) == (8, 7, 14)
     total: Attended = finish(opening)
@@ -348,12 +347,12 @@ def test_what_did_not_ask_is_stopped_while_a_batch_is_on_its_way(engine: ServedE
 
 
 def test_ranges_wanted_behind_a_batch_are_described_from_there_on(engine: ServedEngine) -> None:
-    first = engine.attend(JOIN, [[0], [9]]).channel
+    first = attend(engine, JOIN, [[0], [9]]).channel
     work = upserting(engine, "T", rows(7))
     next(work)
     engine.upsert("V", [{"K": k, "X": 1} for k in range(5)])
     finish(work)
-    later = engine.attend(JOIN, [[1], [2]])
+    later = attend(engine, JOIN, [[1], [2]])
     assert first.wanted_since(later.channel.points_elsewhere(later.predicates)) == engine.seq == 17
 
 
@@ -365,7 +364,7 @@ def test_a_batch_waits_for_those_who_read_already(engine: ServedEngine, monkeypa
     waits = next(work)
     assert isinstance(waits, Until)
     assert not waits.comes()
-    with engine.using(["V"]), engine.using(["T"]):
+    with engine.changes.using(["V"]), engine.changes.using(["T"]):
         assert finish(opening).channel.first is not None
         assert not waits.comes()
         engine.upsert("T", rows(1))
@@ -385,8 +384,8 @@ def test_a_batch_that_is_refused_or_given_up_in_time_leaves_nothing(engine: Serv
     with pytest.raises(BadValue, match="S"):
         finish(refused)
     upserting(engine, "T", rows(9)).close()
-    assert not engine.held()
-    assert not engine.broken
+    assert not engine.changes.held()
+    assert not engine.changes.broken
     assert (engine.seq, engine.rows("T")) == (5, 4)
     batch, updates = finish(upserting(engine, "T", []))
     assert (len(batch), len(updates)) == (0, 0)
@@ -400,16 +399,17 @@ def test_a_bad_row_is_named_as_in_a_batch_at_once(engine: ServedEngine, bad: dic
     with pytest.raises(UsageError) as expected:
         engine.encoded("T", columns, absent)
     with pytest.raises(UsageError) as found:
-        finish(upserting(engine, "T", some, coding=True))
+        finish(upserting(engine, "T", some))
     assert str(found.value) == str(expected.value)
-    assert (engine.seq, engine.rows("T"), engine.held()) == (5, 4, False)
+    assert (engine.seq, engine.rows("T"), engine.changes.held()) == (5, 4, False)
 
 
 def test_a_batch_that_is_given_up_half_way_breaks_the_engine(engine: ServedEngine) -> None:
     work = upserting(engine, "T", rows(9))
-    next(work)
+    for _ in range(3 + 1):  # slices that find codes, and one that changes rows
+        next(work)
     work.close()
-    assert engine.broken
+    assert engine.changes.broken
     with pytest.raises(InvariantBroken, match="GeneratorExit"):
         engine.upsert("V", [{"K": 1}])
 
@@ -455,27 +455,27 @@ def test_texts_and_groups_are_given_back_when_the_batch_is_there(
     monkeypatch.setattr("hullcast.broker.tables.interning.SWEEP_SLACK", 1)
     subscription = engine.subscribe("SELECT MIN(Y) FROM T WHERE S = ? AND K = ?", "b3", 3)
     work = upserting(engine, "T", [{"K": k, "Y": k, "S": f"b{k}"} for k in range(8)])
-    sweeps = engine.sweeps
+    sweeps = engine.changes.sweeps
     for _ in range(40):
         engine.execute("DROP TABLE V")
         engine.execute("CREATE TABLE V (K TEXT PRIMARY KEY, X REAL)")
         engine.upsert("V", [{"K": f"v{_}{k}"} for k in range(200)])
-    assert engine.sweeps == sweeps
+    assert engine.changes.sweeps == sweeps
     finish(work)
     engine.upsert("T", [{"K": 3, "Y": 3}])  # not before the next batch: texts of the large one may be needed
-    assert engine.sweeps > sweeps
+    assert engine.changes.sweeps > sweeps
     assert [cast("Change", event).answer for event in subscription.drain()] == [3.0]
     assert sorted(one.S for one in engine.query("SELECT S FROM T")) == [f"b{k}" for k in range(8)]
 
 
 def test_large_is_what_takes_long(engine: ServedEngine) -> None:
-    assert not engine.is_large("T", 4096)
-    assert engine.is_large("T", 50_000)
+    assert not engine.changes.is_large("T", 4096)
+    assert engine.changes.is_large("T", 50_000)
     for sql in ("MIN(Y)", "MAX(Y)", "SUM(Y)", "COUNT(*)"):
         engine.open_channel(f"SELECT {sql} FROM T WHERE X BETWEEN ? AND ?")
-    assert engine.is_large("t", 4096)
+    assert engine.changes.is_large("t", 4096)
     engine.execute("CREATE STREAM W (X REAL)")
-    assert not engine.is_large("W", 4096)
+    assert not engine.changes.is_large("W", 4096)
     for size in (3, 4, 5, 6):
-        engine.attend(f"SELECT MIN(X) FROM W [ROWS {size}]", [])
-    assert engine.is_large("w", 4096)
+        attend(engine, f"SELECT MIN(X) FROM W [ROWS {size}]", [])
+    assert engine.changes.is_large("w", 4096)

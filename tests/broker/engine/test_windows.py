@@ -32,6 +32,7 @@ from hullcast.broker.tables.windows import MOVED_AT_ONCE, WindowTable
 from hullcast.network.wire import bodies
 from hullcast.network.wire.values import rows_to_columns
 from tests.broker.server.test_deciding import ME, Desk
+from tests.support.engines import attend
 from tests.support.stream_oracle import AGGREGATES, StreamModel, aggregate, moment
 
 TRADES = "CREATE STREAM TRADES (TS TIMESTAMP, SYMBOL TEXT, PRICE REAL)"
@@ -46,7 +47,7 @@ tuples = st.lists(
 def append(engine: ServedEngine, rows: Any) -> int:
     """Publish as a server does, which lets tuples go later; the first position."""
     columns, absent = rows_to_columns(rows)
-    batch, _ = engine.upsert_encoded("TRADES", [engine.encoded("TRADES", columns, absent)])
+    batch, _ = engine.changes.upsert("TRADES", engine.encoded("TRADES", columns, absent))
     return batch.first_seq
 
 
@@ -362,7 +363,7 @@ def test_one_client_opens_half_of_the_windows_at_most() -> None:
     def subscribe(rows: int, owner: str) -> None:
         sql = f"SELECT COUNT(*) FROM TRADES [ROWS {rows}]"
         limits.admit(sql, owner)
-        engine.attend(sql, [])
+        attend(engine, sql, [])
 
     half = MOST_WINDOWS // 2
     for rows in range(1, half + 1):
@@ -387,7 +388,7 @@ def test_windows_that_would_take_too_much_memory_are_not_opened() -> None:
     def subscribe(window: str) -> None:
         sql = f"SELECT COUNT(*) FROM TRADES {window}"
         limits.admit(sql, "a")
-        engine.attend(sql, [])
+        attend(engine, sql, [])
 
     with pytest.raises(
         TooLarge, match=rf"ROWS 1000000.*stream_window_bytes\): {1_000_000 * each:,} is more than .* 1,048,576"

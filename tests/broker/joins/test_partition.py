@@ -12,9 +12,10 @@ from hypothesis.stateful import initialize, invariant, run_state_machine_as_test
 
 from hullcast.broker.joins import hotspots, ordered, partition
 from hullcast.broker.joins.ordered import LEFT, NODES, RIGHT, Ordered
-from hullcast.broker.joins.partition import LazyPartition, RefinedPartition, StabbingPartition, canonical
+from hullcast.broker.joins.partition import RefinedPartition, StabbingPartition, canonical
 from hullcast.network.wire.arrays import Floats
 from tests.broker.joins.intervals import INTERVALS, Followed, FollowedMachine, Interval, common, fewest, random_changes
+from tests.support.lazy_partition import LazyPartition
 
 WAYS = (LazyPartition, RefinedPartition)
 every_way = pytest.mark.parametrize("way", WAYS)

@@ -26,6 +26,7 @@ from hullcast.network.wire.errors import Overloaded, from_wire
 from hullcast.network.wire.frames import Origin, Request
 from hullcast.network.wire.packing import Scalar
 from hullcast.network.wire.values import keys_to_column, rows_to_columns, to_list
+from tests.support.engines import attend
 from tests.support.office import Office
 
 TABLE = "CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, RISK REAL, PER REAL, SECTOR TEXT)"
@@ -55,7 +56,6 @@ class Desk:
             rights=lambda: self.rights,
             attendance=self.attendance,
             wanted=lambda: self.wanted,
-            status=lambda: {"seq": self.engine.seq},
             epoch=b"e" * 16,
             make_for=lambda sql, owner: self.make_for(sql, owner),  # noqa: PLW0108  (a test may replace it)
         )
@@ -153,7 +153,7 @@ def test_a_text_that_its_own_batch_overwrites_is_in_the_log(desk: Desk) -> None:
         logged = bodies.decode(entry.payload)
         assert isinstance(logged, bodies.Publish)
         assert to_list(logged.columns["SECTOR"]) == [f"s{start + i}" for i in range(1000)]
-    assert desk.engine.sweeps
+    assert desk.engine.changes.sweeps
 
 
 def test_a_request_sent_twice_is_applied_once(desk: Desk) -> None:
@@ -338,7 +338,7 @@ def test_partition_numbers_that_somebody_holds_survive_a_sweep(desk: Desk) -> No
     for i in range(12):  # more texts than an interner keeps without looking for dead ones
         desk.publish(*({"SYMBOL": f"{i}-{j}", "SECTOR": f"{i}-{j}"} for j in range(1000)))
         desk.ask(bodies.Delete("STOCK", keys_to_column([f"{i}-{j}" for j in range(1000)]), YOU, i + 1))
-    assert desk.engine.sweeps
+    assert desk.engine.changes.sweeps
     (again,) = desk.subscribe(BY_SECTOR, 0, 9, "TECH").installs
     assert again.points.tolist() == tech.points.tolist()
 
@@ -351,7 +351,7 @@ def test_after_a_sweep_nobody_is_replayed_old_partition_numbers(desk: Desk) -> N
     for i in range(12):
         desk.publish(*({"SYMBOL": f"{i}-{j}", "SECTOR": f"{i}-{j}"} for j in range(1000)))
         desk.ask(bodies.Delete("STOCK", keys_to_column([f"{i}-{j}" for j in range(1000)]), YOU, i + 1))
-    assert desk.engine.sweeps
+    assert desk.engine.changes.sweeps
     assert subscribed(desk.subscribe(BY_SECTOR, 0, 9, "TECH", since=before)).groups[0].snapshot is not None
 
 
@@ -495,7 +495,7 @@ def test_partitions_of_ranges_that_come_in_slices_outlive_sweeps_in_between(
     for i in range(4):
         work.send(None)
         joining.publish({"SYMBOL": "B", "SECTOR": f"another {i}", "PER": 1.0})
-    assert joining.engine.sweeps
+    assert joining.engine.changes.sweeps
     with pytest.raises(StopIteration) as done:
         work.send(None)
     (install,) = done.value.value.installs
@@ -794,7 +794,7 @@ def test_a_channel_that_closes_does_not_forget_its_ranges_one_by_one(opening: bo
         engine.execute(f"CREATE TABLE {table} (K INTEGER PRIMARY KEY, J INTEGER, A REAL)")
     attendance = Attendance(engine, Retention(0), 0.0, lambda _, partitions: np.ones(len(partitions), np.bool_))
     sql = "SELECT L.K, R.K FROM L JOIN R ON L.J = R.J WHERE L.A BETWEEN ? AND ?"
-    found = engine.attend(sql, [np.arange(5.0), np.arange(5.0) + 1])
+    found = attend(engine, sql, [np.arange(5.0), np.arange(5.0) + 1])
     channel = found.channel
     attending = attendance.attend(channel, channel.name)
     attendance.forgo(attending.number, channel.points_elsewhere(found.predicates), until=1.0)

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from hullcast.broker.scheduling.driver import Work
-from hullcast.broker.server.jobs import ANY, Jobs, Room, ServerJob
-from hullcast.broker.server.working import Working
+from hullcast.broker.server.jobs import ANY, Jobs, Room, ServerJob, Working
 from hullcast.network.wire.errors import DeadlineMissed, HullcastError, Overloaded
 from hullcast.network.wire.frames import Origin, Request
 from tests.support.cluster import wait_for

@@ -24,7 +24,7 @@ from hullcast.broker.log.history import HistoryReader, Life, PortionLimits
 from hullcast.broker.log.recovery import DataDirectory
 from hullcast.broker.log.segment import SegmentWriter, segments
 from hullcast.broker.log.verify import verify
-from hullcast.broker.server import storage, working
+from hullcast.broker.server import jobs, storage
 from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.client import Client
 from hullcast.network.wire.errors import QueriesFailed
@@ -132,7 +132,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 @pytest.mark.parametrize("seed", range(4))
 async def test_the_files_say_what_the_tables_were_at_every_moment(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "CAPTURED_AT_ONCE", 64)  # many slices, and changes come in between
-    monkeypatch.setattr(working, "TURN_S", 2e-5)
+    monkeypatch.setattr(jobs, "TURN_S", 2e-5)
     if seed % 2:  # and new checkpoints all the time, with the log cut behind them
         monkeypatch.setattr(storage, "TEMPORARY_LOG_BYTES", 2000)
         monkeypatch.setattr(recovery, "TEMPORARY_SEGMENT_BYTES", 1000)

@@ -288,7 +288,7 @@ class Derived(Durable):
 
     def rows(self, stream: str) -> list[tuple[Any, ...]]:
         """What the stream has, by position."""
-        store, texts = self.data.engine.catalogue.store(stream), self.data.engine.texts
+        store, texts = self.data.engine.catalogue.store(stream), self.data.engine.interner.texts
         cells = store.cells[:, store.live_slots()]
         return as_values(store.table, cells[:, np.argsort(cells[-1])], texts)
 

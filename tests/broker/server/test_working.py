@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hullcast.broker.scheduling.driver import Work
-from hullcast.broker.server.working import Working
+from hullcast.broker.server.jobs import Working
 
 
 @asynccontextmanager

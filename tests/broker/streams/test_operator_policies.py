@@ -12,14 +12,11 @@ from hypothesis import strategies as st
 from hullcast.broker.scheduling.driver import Driver
 from hullcast.broker.scheduling.policy import Item, OrderedPolicy, Ready
 from hullcast.broker.streams.chart import Chart
-from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.streams.policies.bounded_chain import BoundedChain
 from hullcast.broker.streams.policies.chain import ChainPolicy
-from hullcast.broker.streams.policies.fifo import FifoPolicy
-from hullcast.broker.streams.policies.greedy import GreedyPolicy
-from hullcast.broker.streams.policies.policy import OperatorPolicy, OperatorQueue
-from hullcast.broker.streams.policies.round_robin import RoundRobinPolicy
+from hullcast.broker.streams.policies.policy import FifoPolicy, OperatorPolicy, OperatorQueue
 from hullcast.broker.streams.queue import TupleQueue
+from hullcast.sim.experiments.studies.streams.baselines import STUDIED, GreedyPolicy, RoundRobinPolicy
 
 #: Envelope slopes 0.225 0.225 0.225 0.05, slopes of the operators themselves 0.1 0.025 0.75 0.05.
 FOUR = Chart((0, 1, 3, 4, 6), (1, 0.9, 0.85, 0.1, 0))
@@ -66,7 +63,7 @@ def test_the_number_of_the_path_decides_last() -> None:
     assert policy.pick([first, second], 0.0) is first
 
 
-@pytest.mark.parametrize("make", OPERATOR_POLICIES.values(), ids=OPERATOR_POLICIES)
+@pytest.mark.parametrize("make", STUDIED.values(), ids=STUDIED)
 def test_every_policy_picks_one_of_what_is_ready_before_anything_is_measured(make: type[OperatorPolicy]) -> None:
     policy = make()
     queues = [queue(7, 3, 1.0), queue(2, 0, 2.0)]
@@ -204,7 +201,7 @@ class SlowClock:
 events = st.tuples(st.sampled_from(["come", "step", "step", "measure"]), st.integers(0, 5), st.booleans())
 
 
-@pytest.mark.parametrize("make", OPERATOR_POLICIES.values(), ids=OPERATOR_POLICIES)
+@pytest.mark.parametrize("make", STUDIED.values(), ids=STUDIED)
 @given(history=st.lists(events, max_size=40))
 @settings(max_examples=60, deadline=None)
 def test_a_driver_that_keeps_queues_in_order_picks_what_a_look_at_all_would(

@@ -146,7 +146,7 @@ def test_tables_grow_and_rows_that_lack_columns_keep_what_they_had(rows: int) ->
 def test_what_waits_is_counted_and_streams_of_queries_that_hold_too_much_are_full() -> None:
     window = StreamWindow(rows=10)
     query = StreamQuery(StreamInput("r", 2, None, window), StreamInput("s", 2, None, window), ((0, 0),), ((0, 1),))
-    runner = Runner(OPERATOR_POLICIES["greedy"](), StillClock(), limit_bytes=10_000)
+    runner = Runner(OPERATOR_POLICIES["chain"](), StillClock(), limit_bytes=10_000)
     number = runner.open(query)
     runner.open(StreamQuery(StreamInput("q", 2), None, (), ((0, 0),)))
     runner.arrive("r", tuples(1, [1.0] * 1000, time=5.0))

@@ -226,7 +226,7 @@ def test_answers_are_what_sql_says_at_the_moment_of_the_reply(seed: int, monkeyp
         step = world.chance.choice([world.open, world.open, world.change, world.change, world.leave, world.resume])
         step()
         world.check()
-    assert world.engine.sweeps
+    assert world.engine.changes.sweeps
 
 
 def test_a_group_without_members_does_not_divide_its_channel() -> None:

@@ -57,7 +57,7 @@ def sent(server: Server) -> Any:
 
 
 def runs(server: Server) -> int:
-    return server.conditionals.runs
+    return server.conditionals.counts.runs
 
 
 async def test_rows_come_when_the_conditions_answer_changes_and_not_otherwise() -> None:
@@ -166,7 +166,7 @@ async def test_a_period_brings_the_rows_again_and_again_also_if_they_are_the_sam
             assert seqs == sorted(set(seqs))
             assert all(event.answer.fired is None for event in events)
             ones = list(server.conditionals)
-            assert ones[0].fires >= 3
+            assert ones[0].counts.fires >= 3
 
 
 async def test_all_who_subscribe_to_the_same_share_one_run_and_one_message() -> None:
@@ -219,7 +219,7 @@ async def test_a_query_that_fails_says_so_and_the_next_good_one_comes() -> None:
             event = await next_event(sub)
             assert event.answer.error is None
             assert event.answer == [("b",)]
-            assert server.conditionals.failures == 2
+            assert server.conditionals.counts.failures == 2
 
 
 async def test_a_result_that_grows_too_large_says_what_would_help() -> None:
@@ -271,7 +271,7 @@ async def test_results_of_the_past_are_held_by_the_retention_alone(tmp_path: Pat
             for number in range(20):
                 await put(hc, number, 1, 1.0)
                 assert len((await next_event(sub)).answer) == 10
-            assert server.conditionals.delivered == 20
+            assert server.conditionals.counts.delivered == 20
             assert server.engine._interner.characters() == texts
             assert server.log.statistics().written_bytes - written < 40_000, "each is a name and a number there"
             assert server.retention.size_bytes <= 1 << 20
@@ -334,8 +334,8 @@ async def test_what_a_refusal_advises_works_when_it_is_typed() -> None:
         await hc.publish("FUEL", {"ID": [1, 2], "X": [1.0, None], "PRICE": [5.0, 4.0]})
         views = 0
         for sql, rows in (
-            ("SELECT ID FROM FUEL WHERE X IS NULL", [(2,)]),
-            ("SELECT ID FROM FUEL WHERE X IS NOT NULL", [(1,)]),
+            ("SELECT DISTINCT ID FROM FUEL WHERE X IS NULL", [(2,)]),
+            ("SELECT MAX(ID) FROM FUEL WHERE X IS NOT NULL", [(1,)]),
             ("SELECT MIN(PRICE) FROM FUEL WHERE X IS NULL", [(4.0,)]),
             ("SELECT X, COUNT(*) FROM FUEL GROUP BY X", [(None, 1), (1.0, 1)]),
             ("SELECT COUNT(*), AVG(PRICE) FROM FUEL", [(2, 4.5)]),
@@ -343,7 +343,7 @@ async def test_what_a_refusal_advises_works_when_it_is_typed() -> None:
             ("SELECT ID, PRICE AS p FROM FUEL f ORDER BY p DESC, f.ID", [(1, 5.0), (2, 4.0)]),
             ("SELECT ID FROM SALE WHERE AT > datetime('now', '-1 hour')", []),
             ("SELECT ID, COUNT(*) FROM SALE GROUP BY ID", []),
-            ("SELECT ID FROM SALE WHERE ID IN (1, 2)", []),
+            ("SELECT ID FROM SALE WHERE ID + 1 = 2", []),
             ("SELECT X, N FROM CHEAP WHERE X = 1", [(1.0, 1)]),
         ):
             with pytest.raises(hullcast.SqlError) as refused:
@@ -446,7 +446,7 @@ async def test_results_that_nobody_takes_follow_the_overflow_policy(overflow: An
         sub = await hc.subscribe(QUERY, when="SELECT COUNT(*) FROM FUEL", overflow=overflow, buffer=2)
         for number in range(1, 6):
             await put(hc, number, 1, 1.0)
-            await wait_for(lambda number=number: server.conditionals.delivered == number, "it is delivered")  # type: ignore[misc]
+            await wait_for(lambda number=number: server.conditionals.counts.delivered == number, "it is delivered")  # type: ignore[misc]
         await hc.sync()
         if overflow == "error":
             await wait_for(lambda: sub.closed, "it ends")

@@ -13,7 +13,7 @@ import hullcast
 from hullcast import testing
 from hullcast.broker.queries import derived, sqlite_copy
 from hullcast.broker.reformulate import first, tuples
-from hullcast.broker.server import evaluating, history, making, queries, streams, views
+from hullcast.broker.server import evaluating, history, making, queries, streams, warehouse
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.broker.sql import create, subscription, text, view
 from hullcast.broker.streams.operators import operator
@@ -60,12 +60,12 @@ LIMITS = {
     "tuples that a stream retains": create.MAXIMUM_RETAINED,
     "different windows over streams that are subscribed to": making.MOST_WINDOWS,
     "memory of all these windows, bytes": SERVER.stream_window_bytes,
-    "different joins over streams that are subscribed to": making.MOST_JOINS,
+    "different joins over streams that are subscribed to": streams.MOST_JOINS,
     "results of such a join that are kept for replay": derived.HIDDEN_ROWS,
     "results that one tuple may make in a join over streams": operator.MOST_RESULTS,
     "updates that joins may be behind before their publishers are refused": streams.MOST_BEHIND,
     "tables that a view joins": view.MAXIMUM_SOURCES,
-    "views of a server": views.MOST_VIEWS,
+    "views of a server": warehouse.MOST_VIEWS,
     "one request or reply, bytes": DEFAULT.body_bytes,
     "rows in one batch that is applied whole": SERVER.batch_rows,
     "rows in such a piece": publishing.PIECE_ROWS,

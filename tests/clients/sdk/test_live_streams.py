@@ -15,8 +15,8 @@ import pytest
 import hullcast
 from hullcast import BadSetting, Change, Client, Resync, SqlError, StreamTuple, TooLarge, UsageError
 from hullcast.broker.server import changing as changing_module
-from hullcast.broker.server import housekeeping as housekeeping_module
-from hullcast.broker.server.housekeeping import Housekeeping
+from hullcast.broker.server import leaving as leaving_module
+from hullcast.broker.server.leaving import Housekeeping
 from hullcast.broker.server.service import Server
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.broker.tables import stream as stream_module
@@ -308,7 +308,7 @@ async def test_a_window_that_is_emptied_at_once_loses_its_tuples_one_by_one_whil
         window = await hc.subscribe("SELECT COUNT(*) FROM TRADES [RANGE '10s']", buffer=2 * n)
         table = await other.subscribe("SELECT COUNT(*) FROM T")
         assert window.answer == n
-        with patch.object(housekeeping_module, "SETTLED_TOGETHER", 0):  # it is slow
+        with patch.object(leaving_module, "SETTLED_TOGETHER", 0):  # it is slow
             heartbeat = await hc.progress("TRADES", moment(60))
             last = await other.publish("T", {"K": 1})
         events: list[Change] = []

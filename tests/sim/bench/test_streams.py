@@ -11,7 +11,6 @@ import pytest
 
 from hullcast.broker.streams.batch import StreamMoment, TupleBatch
 from hullcast.broker.streams.memory.bounded_join import BoundedJoin, JoinWindow
-from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.sim.bench.frame.push import BUSY, CONTENDED, IDLE
 from hullcast.sim.bench.frame.report import draw, to_json, write_json
 from hullcast.sim.bench.frame.timing import MeasurementFailed, Spread
@@ -64,6 +63,7 @@ from hullcast.sim.bench.streams.workload import (
     ticks,
     time_after,
 )
+from hullcast.sim.experiments.studies.streams.baselines import STUDIED
 from hullcast.sim.experiments.studies.streams.workload import BURSTS, FOUR, FRACTION, POLICIES, load_of, policy_of
 from tests.sim.bench.reports import shown
 
@@ -121,7 +121,7 @@ def test_every_section_of_the_engine_is_measured_shown_and_drawn(tmp_path: Path)
     assert all(one.stat().st_size > 10_000 for one in drawn)
 
 
-@pytest.mark.parametrize("policy", OPERATOR_POLICIES)
+@pytest.mark.parametrize("policy", STUDIED)
 def test_a_path_gives_what_numpy_gives_and_a_window_join_what_a_loop_gives(policy: str) -> None:
     cells = path_cells(20_000, 3)
     runner = opened(unlike_queries(1), policy, 3, 300)
@@ -181,7 +181,7 @@ def test_scheduling_is_judged_for_each_policy_but_not_where_few_tuples_come_at_o
     cases = (SchedulingCase(2, 1_000, 2_000), SchedulingCase(5, 1_000, 2_000), SchedulingCase(2, 8, 400))
     loads = scheduling(cases, 1, 0, nothing)
     assert [load.case.name for load in loads][1] == "15 queues, 1,000 tuples at once"
-    assert len(_goals_of_scheduling(loads)) == 2 * len(OPERATOR_POLICIES)
+    assert len(_goals_of_scheduling(loads)) == 2 * len(STUDIED)
     assert all(line.steps > 0 and line.deciding > 0 for load in loads for line in load.lines)
 
 

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hullcast.broker.warehouse.deciding.policies.simple import Myopic
+from hullcast.sim.experiments.studies.scheduling.baselines import Myopic
 from hullcast.sim.experiments.studies.scheduling.feeds import NotedLoad, noting, tight
 from hullcast.sim.experiments.studies.scheduling.simulated import CountedFeed
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hullcast.broker.warehouse.deciding.policies.knapsack import packed
+from hullcast.broker.scheduling.knapsack import packed
 from hullcast.sim.bench.warehouse.knapsack import knapsack_cost
 from hullcast.sim.experiments.studies.scheduling import tradeoff
 from hullcast.sim.experiments.studies.scheduling.tradeoff import flips, preferences, stability

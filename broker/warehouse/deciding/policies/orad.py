@@ -1,13 +1,9 @@
 """ORAD: updates wait until a question needs them; the question whose deadline is nearest comes first.
 
-Vu and Gopalkrishnan (2009): "On-demand ReAl-time Data warehouse". Objects are tables, a load is the update on demand,
-and the board holds a question's tables at one moment (`Board.missing`, `Board.pinned`). The paper's transactions, which
-read one object after the other, are in `sim/experiments/studies/scheduling/`; they share `urgency` (who is first),
-`committed` and `first_of` (what idle time is for).
-
-They compare it with ODRTB: on demand, but content with data that were right some seconds ago. That is the on-demand
-hybrid with relative consistency of Kao et al., *Maintaining Temporal Consistency of Discrete Objects in Soft Real-Time
-Database Systems* (2003), as Vu and Gopalkrishnan describe it.
+Vu and Gopalkrishnan (2009): objects are tables, a load is the update on demand, and the board holds a question's tables
+at one moment (`Board.missing`, `Board.pinned`). The paper's transactions, which read one object after the other, are in
+`sim/experiments/studies/scheduling/`; they share `urgency` (who is first), `committed` and `first_of` (what idle time
+is for).
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from hullcast.broker.warehouse.deciding.board import Answer, Load
-from hullcast.broker.warehouse.deciding.policies.policy import WarehousePolicy, oldest_load, toward
+from hullcast.broker.warehouse.deciding.policies.policy import WarehousePolicy, toward
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,8 +24,6 @@ if TYPE_CHECKING:
 CACHED = 16
 #: A question without a deadline counts as of the next higher priority after so long.
 PATIENCE_S = 10.0
-#: How old data may be to ODRTB (Delta).
-TOLERANCE_S = 10.0
 
 Id = TypeVar("Id", bound=Hashable)
 
@@ -44,18 +38,13 @@ def urgency(priority: int, deadline: float, arrived: float, now: float) -> tuple
 
 
 def by_deadline(questions: Iterable[Question], now: float) -> list[Question]:
-    """Questions in the order of their urgency."""
     return sorted(questions, key=lambda each: urgency(each.priority, each.deadline, each.arrived, now))
 
 
-def before_it(question: Question, board: Board, *, since: float = inf) -> list[str]:
-    """The tables of a question with updates from before it was asked that are not loaded (released before `since`)."""
-    found = []
-    for table in question.tables:
-        pending = board.feeds[table].pending
-        if pending and pending[0].first <= question.seq and pending[0].at < since:
-            found.append(table)
-    return found
+def before_it(question: Question, board: Board) -> list[str]:
+    """The tables of a question with updates from before it was asked that are not loaded."""
+    pending = {table: board.feeds[table].pending for table in question.tables}
+    return [table for table, releases in pending.items() if releases and releases[0].first <= question.seq]
 
 
 def fresher(question: Question, tables: list[str], board: Board) -> Load | None:
@@ -90,7 +79,6 @@ class ClockCache(Generic[Id]):
         return object_id in self._place
 
     def touch(self, object_id: Id) -> None:
-        """An object was read."""
         place = self._place.get(object_id)
         if place is not None:
             self._marked[place] = True
@@ -113,7 +101,6 @@ class ClockCache(Generic[Id]):
         return 2 if place is None else 0 if self._marked[place] else 1
 
     def check(self) -> None:
-        """AssertionError if C1 does not hold."""
         assert self._place == {object_id: place for place, object_id in enumerate(self._objects)}, "C1"
         assert len(self._objects) == len(self._marked) <= self.size, "C1"
         assert self._hand < self.size, "C1"
@@ -170,34 +157,9 @@ class Orad(WarehousePolicy):
     # -- what idle time is for -----------------------------------------------------------------------------
 
     def committed(self, objects: Iterable[Id]) -> None:
-        """A question that read these was answered."""
         for object_id in objects:
             self.often.touch(object_id)
 
     def first_of(self, objects: Iterable[Id]) -> Id:
         """Of objects in the order of arrival of their updates, the one to bring up to date first."""
         return min(objects, key=self.often.rank)
-
-
-class Odrtb(WarehousePolicy):
-    """The earliest deadline first. Idle places load in the order of arrival."""
-
-    name: ClassVar[str] = "odrtb"
-    about: ClassVar[str] = "the earliest deadline first; loads what a query reads when that is 10 s old"
-
-    def __init__(self, tolerance_s: float = TOLERANCE_S) -> None:
-        self._tolerance_s = tolerance_s
-
-    def next(self, board: Board, now: float) -> Task | None:
-        for question in by_deadline(board.waiting, now):
-            if (task := self._toward(question, board)) is not None:
-                return task
-        return oldest_load(board)
-
-    def _toward(self, question: Question, board: Board) -> Task | None:
-        if 0.0 < question.freshness < 1.0 and question.target is None:
-            late = before_it(question, board, since=question.arrived - self._tolerance_s)
-            load = fresher(question, late, board)
-            if load is not None or any(board.feeds[table].loading for table in late):
-                return load
-        return toward(question, board)

@@ -1,19 +1,7 @@
 """Pareto: loads go between queries where they bring most within a slot of time.
 
-M. Thiele, A. Bader, W. Lehner: Multi-objective scheduling for real-time data warehouses (2009). Questions have an order
-of their own. Each says how much it prefers a short wait (qos = 1 - freshness). An update that runs before the last k
-questions makes all of them wait, and makes those fresher that depend on it; see knapsack.py.
-
-    slot = what all updates first would cost the questions * mean of (1 - qos)
-
-The plan is the choice of positions with the most profit within the slot, and of these the cheapest: no other schedule
-is better in one and not worse in the other. At the ends it is a pure policy: with qos = 1 everywhere nothing is loaded
-while a question waits (queries first); with qos = 0 everywhere all loads come first, also those that no waiting
-question depends on: the slot has room for them, and questions to come may read them.
-
-What happens changes the plan only if a dependency is touched: a question comes or goes that depends on a pending
-update, or an update comes or goes that a waiting question depends on. Else the plan is kept, with the question put in
-or out.
+M. Thiele, A. Bader, W. Lehner: Multi-objective scheduling for real-time data warehouses (2009). What its words mean,
+when a plan is made anew, and where we leave the paper: `sim/experiments/studies/scheduling/POLICIES.md`.
 """
 
 from __future__ import annotations
@@ -28,15 +16,15 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from hullcast.broker.scheduling.knapsack import EFFORT, PackedUpdates, packed, update_positions
 from hullcast.broker.warehouse.deciding.board import Answer, Load
-from hullcast.broker.warehouse.deciding.policies.knapsack import EFFORT, PackedUpdates, packed, update_positions
 from hullcast.broker.warehouse.deciding.policies.policy import WarehousePolicy, toward
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hullcast.broker.scheduling.knapsack import Integers
     from hullcast.broker.warehouse.deciding.board import Board, Feed, Question, Release, Task
-    from hullcast.broker.warehouse.deciding.policies.knapsack import Integers
 
 #: The unit of time of plans.
 UNIT_S = 1e-4
@@ -58,8 +46,6 @@ def turn(question: Question) -> tuple[int, float, int]:
 
 @dataclass(frozen=True, slots=True)
 class PositionPlan:
-    """Where updates go."""
-
     place: Integers  # by update: it runs before the last so many questions
     slot: int
     packed: PackedUpdates | None = None  # None if a pure policy says it all
@@ -112,7 +98,6 @@ class Pareto(WarehousePolicy):
         self._off = 0  # for how many tasks it is put off
         self._rows: dict[Feed, int] = {}  # pending; the board would have to add them up
         self._made = self._kept = self._cut = self._inexact = self._lost = self._work = 0
-        self._moved, self._compared = 0.0, 0
 
     def next(self, board: Board, now: float) -> Task | None:
         self._look(board)
@@ -157,7 +142,6 @@ class Pareto(WarehousePolicy):
             "plans not exact": self._inexact,
             "profit lost at most": self._lost,
             "states looked at per plan": self._work / max(1, self._made),
-            "mean change of positions": self._moved / max(1, self._compared),
         }
 
     def _touched(self, dependency: bool) -> bool:
@@ -178,7 +162,6 @@ class Pareto(WarehousePolicy):
         return self._place.get(feed.name, 0) if pure is None else len(self._order) * pure
 
     def _begun(self, task: Task, board: Board) -> Task:
-        """What is begun leaves the plan."""
         self._off -= 1
         if isinstance(task, Answer):
             self._left(task.question, board)
@@ -218,7 +201,6 @@ class Pareto(WarehousePolicy):
             self._readers.clear()
             for question in self._order:
                 self._count(question, 1)
-        before = self._place
         pending = board.waiting_feeds()
         if (pure := self._pure()) is not None:
             self._place = dict.fromkeys((feed.name for feed in pending), len(self._order) * pure)
@@ -228,9 +210,6 @@ class Pareto(WarehousePolicy):
             if len(self._order) > MOST_QUESTIONS or len(pending) > MOST_UPDATES:
                 self._cut, self._off = self._cut + 1, PLAN_TASKS
         self._made += 1
-        if common := before.keys() & self._place.keys():
-            self._moved += sum(abs(before[table] - self._place[table]) for table in common) / len(common)
-            self._compared += 1
 
     def _position(self, planned: Sequence[Question], pending: Sequence[Feed], board: Board) -> None:
         row = {feed.name: place for place, feed in enumerate(pending)}
@@ -265,7 +244,6 @@ class Pareto(WarehousePolicy):
         return max(1, round(self._rows[feed] * feed.weight))
 
     def _worth(self, feed: Feed) -> float:
-        """Profit for the time it takes."""
         return self._profit(feed) / self._cost_s(feed)
 
 

@@ -1,4 +1,4 @@
-"""What a policy is: it says what a free place of the warehouse does next. Pure."""
+"""What a policy is: it says what a free place of the warehouse does next; and those of one rule. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ class WarehousePolicy:
 
 
 def in_turn(questions: list[Question]) -> list[Question]:
-    """Questions by priority, and then by arrival."""
     return sorted(questions, key=lambda question: -question.priority)
 
 
@@ -65,3 +64,37 @@ def first_toward(questions: list[Question], board: Board) -> Task | None:
         if (task := toward(question, board)) is not None:
             return task
     return None
+
+
+class Fifo(WarehousePolicy):
+    """What came first is done first. Priorities hold among questions."""
+
+    name: ClassVar[str] = "fifo"
+    about: ClassVar[str] = "queries and loads in the order in which they came"
+
+    def next(self, board: Board, now: float) -> Task | None:
+        oldest = min((feed.pending[0].at for feed in board.loadable()), default=None)
+        earlier = [question for question in board.waiting if oldest is None or question.arrived < oldest]
+        return (
+            first_toward(in_turn(earlier), board) or oldest_load(board) or first_toward(in_turn(board.waiting), board)
+        )
+
+
+class QueriesFirst(WarehousePolicy):
+    """The shortest waits; tables get older the more is asked."""
+
+    name: ClassVar[str] = "queries-first"
+    about: ClassVar[str] = "queries first; loads tables when no query waits"
+
+    def next(self, board: Board, now: float) -> Task | None:
+        return first_toward(in_turn(board.waiting), board) or (None if board.waiting else oldest_load(board))
+
+
+class UpdatesFirst(WarehousePolicy):
+    """The freshest answers; they come late, or never, while updates come faster than they can be loaded."""
+
+    name: ClassVar[str] = "updates-first"
+    about: ClassVar[str] = "loads first; answers queries when all tables are loaded"
+
+    def next(self, board: Board, now: float) -> Task | None:
+        return oldest_load(board) or first_toward(in_turn(board.waiting), board)

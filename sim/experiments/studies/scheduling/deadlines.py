@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from hullcast.broker.warehouse.deciding.policies.orad import TOLERANCE_S
+from hullcast.sim.experiments.studies.scheduling.baselines import TOLERANCE_S
 from hullcast.sim.experiments.studies.scheduling.transactions import (
     BURST,
     FAN_OUT,

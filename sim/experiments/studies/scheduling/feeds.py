@@ -24,8 +24,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hullcast.broker.warehouse.deciding.board import Board, Load, Question, Task
-from hullcast.broker.warehouse.deciding.policies import POLICIES
 from hullcast.broker.warehouse.deciding.policies.policy import WarehousePolicy
+from hullcast.sim.experiments.studies.scheduling.baselines import POLICIES
 from hullcast.sim.experiments.studies.scheduling.simulated import CountedFeed, SimulatedWarehouse
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
@@ -75,7 +75,7 @@ DIFFERENT, LEARNT = " with different alphas", " with learnt periods"
 EAGER = ("myopic", "least waited", "myopic" + DIFFERENT)
 RUNS = ("group-and-run", "group-and-run" + LEARNT, "group-and-run" + DIFFERENT)
 GROUPED = (*RUNS, "myopic")
-SHIPPED = ("fifo", "updates-first", "myopic", "group-and-run")
+STUDIED = ("fifo", "updates-first", "myopic", "group-and-run")
 #: Limits of Lemma 4.2 (of B) and of Theorems 4.3 and 5.1; and for the latter what follows from the lemma directly (see
 #: the section's notes).
 WAIT, STRETCH, WEIGHTED, WEIGHTED_BY_WAIT = 1 / 6, 3.0, 4.5, 1.625**2
@@ -106,18 +106,18 @@ def points(quick: bool) -> list[dict[str, Any]]:
     asked = ASKED[::2] if quick else ASKED
     none = {"ratio": [0.0], "asked": [0.0]}
     asking = grid(
-        case=["questions"], policy=(*SHIPPED, "queries-first"), load=[FEEDS_LOAD], size=[span], ratio=[0.0], asked=asked
+        case=["questions"], policy=(*STUDIED, "queries-first"), load=[FEEDS_LOAD], size=[span], ratio=[0.0], asked=asked
     )
     return [
         *grid(case=["any"], policy=EAGER, load=loads["any"], size=[per_table], **none),
         *grid(case=["groups"], policy=GROUPED, load=loads["groups"], size=[span], **none),
-        *grid(case=["huge"], policy=SHIPPED, load=[HUGE_ALPHA], size=[2], ratio=HUGE, asked=[0.0]),
+        *grid(case=["huge"], policy=STUDIED, load=[HUGE_ALPHA], size=[2], ratio=HUGE, asked=[0.0]),
         *asking,
     ]
 
 
 def measure(point: GridPoint, seed: int) -> dict[str, float]:
-    """Run a policy that ships over releases drawn at random, by the simulated clock."""
+    """Run a policy over releases drawn at random, by the simulated clock."""
     case, name = point["case"], point["policy"].partition(" with ")[0]
     variant = point["policy"].removeprefix(name)
     feeds = drawn(case, point["size"], point["ratio"], seed)
@@ -589,7 +589,7 @@ def _huge(found: Sweep, picture: Path) -> Section:
         "whatever the policy does (section 4).",
         found.judged(_judge_huge),
         pictures={"Stretch by the ratio of lengths": picture},
-        figures=[_table(found, "ratio", ("stretch",), SHIPPED)],
+        figures=[_table(found, "ratio", ("stretch",), STUDIED)],
         notes=[
             "A load cannot be interrupted, and a table is loaded by one place at a time. So a bound on stretch needs a "
             "bound on how much the lengths of one table's updates differ: periods. Group-and-run has twice the stretch "
@@ -602,7 +602,7 @@ def _huge(found: Sweep, picture: Path) -> Section:
 
 def _judge_huge(found: Sweep) -> list[Claim]:
     judged = []
-    for policy in SHIPPED:
+    for policy in STUDIED:
         least = min(found.middle("stretch", policy=policy, ratio=ratio) / (HUGE_ALPHA * ratio) for ratio in HUGE)
         statement = "stretch is at least alpha S1/S2, so that no constant bounds it"
         judged.append(_ratio(policy, statement, least, least >= 1 - 1e-9, "the tiny update did not wait",
@@ -615,7 +615,7 @@ def _judge_huge(found: Sweep) -> list[Claim]:
 
 
 def _questions(found: Sweep, picture: Path) -> Section:
-    policies = (*SHIPPED, "queries-first")
+    policies = (*STUDIED, "queries-first")
     shown = tuple(policy for policy in policies if policy != "updates-first")
     asking = Sweep([row for row in found.rows if row["asked"]])
     panels = [
@@ -654,7 +654,7 @@ def _judge_questions(found: Sweep) -> list[Claim]:
         "fifo": "questions that came first are answered first",
         "queries-first": "loads wait until nothing is asked",
     }
-    for policy in (*SHIPPED, "queries-first"):
+    for policy in (*STUDIED, "queries-first"):
         mine = found.where(policy=policy)
         dearer = mine.middle("staleness", asked=most) / mine.middle("staleness", asked=none)
         statement = f"with questions at a load of {most:g} staleness is at most {NEARLY_ONE}x that without"
@@ -670,7 +670,7 @@ def _judge_questions(found: Sweep) -> list[Claim]:
                              construction="each loads the table whose oldest update has waited longest"))  # fmt: skip
     first = max(
         found.middle("wait", policy="queries-first", asked=asked)
-        / min(found.middle("wait", policy=policy, asked=asked) for policy in SHIPPED)
+        / min(found.middle("wait", policy=policy, asked=asked) for policy in STUDIED)
         for asked in found.all_of("asked")
         if asked
     )

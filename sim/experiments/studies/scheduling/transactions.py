@@ -3,8 +3,8 @@
 Transactions read 50 objects each, one by one; bursts of updates arrive; views are computed from base objects. A place
 (a processor with its disk) does one operation at a time and then takes the next of what is most urgent, so a
 transaction is interrupted between two reads at most. Which version is read, what is kept and what idle time is for are
-decisions of the policies that ship (`Orad`, `Odrtb`); updates-first and queries-first change objects in place, and keep
-no versions.
+decisions of the policies `Orad` and `Odrtb`; updates-first and queries-first change objects in place, and keep no
+versions.
 """
 
 from __future__ import annotations

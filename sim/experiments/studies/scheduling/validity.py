@@ -27,7 +27,8 @@ from itertools import count, pairwise
 from math import inf, nextafter
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from hullcast.broker.warehouse.deciding.policies.orad import Odrtb, Orad
+from hullcast.broker.warehouse.deciding.policies.orad import Orad
+from hullcast.sim.experiments.studies.scheduling.baselines import Odrtb
 
 Id = TypeVar("Id", bound=Hashable)
 

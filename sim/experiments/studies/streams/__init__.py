@@ -20,7 +20,7 @@ STUDY = Study(
     title="Which operator of stream queries should run next?",
     about="Tuples come in bursts, and wait in queues before operators. Which operator runs next decides how much "
     "memory these queues need: an operator that drops most of what it sees frees memory fast, but it may stand behind "
-    "others. The policies that ship decide here by a simulated clock, and claims of the paper that Chain is from are "
+    "others. Policies decide here by a simulated clock, and claims of the paper that Chain is from are "
     "judged by what they do. The digits of the paper's charts, of its Pareto law and of its figures are lost in our "
     "copy; ours have the shapes that its text describes, so the queues themselves cannot be compared. Limits of "
     "verdicts were chosen after a look at single runs with other charts, that for comparing the two latency rules "

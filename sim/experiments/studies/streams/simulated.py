@@ -18,10 +18,8 @@ import numpy as np
 from hullcast.broker.streams.chart import Chart
 from hullcast.broker.streams.policies.bounded_chain import RESERVE, BoundedChain
 from hullcast.broker.streams.policies.chain import ChainPolicy
-from hullcast.broker.streams.policies.fifo import FifoPolicy
-from hullcast.broker.streams.policies.greedy import GreedyPolicy
-from hullcast.broker.streams.policies.policy import OperatorQueue, Priorities
-from hullcast.broker.streams.policies.round_robin import RoundRobinPolicy
+from hullcast.broker.streams.policies.policy import FifoPolicy, OperatorQueue, Priorities
+from hullcast.sim.experiments.studies.streams.baselines import GreedyPolicy, RoundRobinPolicy
 from hullcast.sim.experiments.studies.streams.overdue import Overdue
 from hullcast.sim.experiments.studies.streams.simulated_world import (
     AREA,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hullcast.broker.streams.chart import Chart
-from hullcast.broker.streams.policies.round_robin import RoundRobinPolicy
+from hullcast.sim.experiments.studies.streams.baselines import RoundRobinPolicy
 from hullcast.sim.experiments.studies.streams.simulated import charts_of
 from hullcast.sim.experiments.studies.streams.workload import (
     BURSTS,

@@ -16,11 +16,9 @@ import numpy as np
 
 from hullcast.broker.streams.chart import Chart
 from hullcast.broker.streams.policies.chain import ChainPolicy
-from hullcast.broker.streams.policies.fifo import FifoPolicy
-from hullcast.broker.streams.policies.greedy import GreedyPolicy
-from hullcast.broker.streams.policies.policy import OperatorPolicy
-from hullcast.broker.streams.policies.round_robin import RoundRobinPolicy
+from hullcast.broker.streams.policies.policy import FifoPolicy, OperatorPolicy
 from hullcast.network.wire.arrays import Floats
+from hullcast.sim.experiments.studies.streams.baselines import GreedyPolicy, RoundRobinPolicy
 from hullcast.sim.experiments.studies.streams.simulated import (
     LeastMemory,
     SimulatedOperator,
@@ -44,7 +42,8 @@ WORDS: Mapping[str, str] = {
     "bound": "what no schedule can be below, even of somebody who knows all that will come: Chain on lower envelopes "
     "(if tuples pass by chance, on average)",
     "excess": "memory less the bound, the most at 4,000 moments",
-    "chain, greedy, fifo": "the policies that ship, in broker/streams/policies",
+    "chain, fifo": "policies that ship, in broker/streams/policies",
+    "greedy": "the operator that frees memory fastest, each seen by itself",
     "round-robin": "every operator in turn for 10 units of time, the work of one tuple",
     "bounded-chain": "ours: Chain, unless a tuple would be later than the bound; `overdue` is the simple rule, to run "
     "tuples first that are older than the bound",

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hullcast.broker.warehouse.deciding.board import Feed, Load, Question
-from hullcast.broker.warehouse.deciding.policies import POLICIES
 from hullcast.broker.warehouse.deciding.policies.orad import PATIENCE_S, Orad, urgency
+from hullcast.sim.experiments.studies.scheduling.baselines import POLICIES
 from hullcast.sim.experiments.studies.scheduling.simulated import SimulatedWarehouse
 from hullcast.sim.experiments.studies.scheduling.validity import OradReading, Reader, Versions
 

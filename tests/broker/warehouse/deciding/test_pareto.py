@@ -15,6 +15,7 @@ from hullcast.broker.warehouse.deciding.policies import POLICIES, pareto
 from hullcast.broker.warehouse.deciding.policies.pareto import Pareto, positioned, turn
 from hullcast.broker.warehouse.deciding.policies.policy import WarehousePolicy, first_toward, oldest_load
 from hullcast.sim.experiments.studies.scheduling.simulated import SimulatedWarehouse
+from hullcast.sim.experiments.studies.scheduling.tradeoff.shipped import MeasuredPareto
 
 if TYPE_CHECKING:
     import pytest
@@ -289,8 +290,8 @@ def test_a_huge_board_is_planned_in_part_and_counted(monkeypatch: pytest.MonkeyP
     assert policy.counters()["plans of a part of what waits"] > 0
 
 
-def test_moves_are_counted() -> None:
-    policy, board = Pareto(), Board()
+def test_moves_are_measured() -> None:
+    policy, board = MeasuredPareto(), Board()
     board.add(Feed("A"))
     policy.released(board.feeds["A"], board.release("A", 1, 9, 9, 0.0), board, 0.0)
     for number, freshness in enumerate((0.0, 1.0)):
@@ -298,7 +299,7 @@ def test_moves_are_counted() -> None:
         board.ask(question)
         policy.asked(question, board, 0.0)
         planned(policy, board)
-    assert policy.counters()["mean change of positions"] == 1.0
+    assert [how_far for _, how_far in policy.distances] == [1.0]
     task = policy.next(board, 0.0)
     assert isinstance(task, Answer), (
         "the slot of half has no room for both, and the second needs the load only before it"

@@ -29,6 +29,7 @@ from hullcast.broker.sql.create import create_text
 from hullcast.broker.warehouse.files.table_file import (
     FOLDER,
     FileBounds,
+    FileState,
     file_of,
     open_for_reading,
     pin,
@@ -36,6 +37,7 @@ from hullcast.broker.warehouse.files.table_file import (
     remove_others,
 )
 from hullcast.broker.warehouse.files.table_loader import Loader
+from hullcast.broker.warehouse.files.view_file import overall
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import HistoryGone, LoadFailed
 from hullcast.network.wire.values import keys_to_column, rows_to_columns
@@ -69,6 +71,11 @@ def stored(path: Path, life: Life, identity: bytes) -> tuple[int, list[Row]]:
         database.close()
 
 
+def found(loader: Loader, life: Life) -> FileState | None:
+    states = loader.state(life)
+    return None if states is None else overall(states)
+
+
 def expected(ledger: Ledger, seq: int) -> list[Row]:
     return sorted(map(as_stored, ledger.at[seq].values()))
 
@@ -90,7 +97,7 @@ def test_after_a_load_the_file_is_the_table_as_of_its_sequence_number(
                 loader.close()
                 loader = Loader(ledger.path)
             life = ledger.life
-            state = loader.state(life)
+            state = found(loader, life)
             least = max(life.created, 0 if state is None else state.current, ledger.data.readable_from)
             through = least + round(share * (ledger.seq - least))
             loaded = loader.load(life, through)
@@ -341,6 +348,7 @@ from pathlib import Path
 from tests.support.ledger import Ledger
 from hullcast.broker.warehouse.files.table_file import FOLDER
 from hullcast.broker.warehouse.files.table_loader import Loader
+from hullcast.broker.warehouse.files.view_file import overall
 from hullcast.network.wire.errors import LoadFailed
 
 ledger = Ledger(Path(sys.argv[1]))
@@ -373,14 +381,14 @@ with ballast.open("wb", buffering=0) as file:
         pass
 for _ in range(2):
     attempt("full")
-    assert loader.state(ledger.life).current == before
+    assert overall(loader.state(ledger.life)).current == before
 loader.close()
 ballast.unlink()
 subprocess.run(["mount", "-o", "remount,size=20m", str(folder)], check=True)
 subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
 attempt("can be written to")
 subprocess.run(["mount", "-o", "remount,rw", str(folder)], check=True)
-assert loader.state(ledger.life).current == before
+assert overall(loader.state(ledger.life)).current == before
 assert loader.load(ledger.life, ledger.seq).current == ledger.seq
 assert len(list(__import__("sqlite3").connect(next(folder.glob("*.sqlite"))).execute("SELECT * FROM T"))) == 1499
 print("good")
@@ -412,6 +420,7 @@ from pathlib import Path
 from hullcast.broker.log.history import Life
 from hullcast.broker.sql.create import parse_statement
 from hullcast.broker.warehouse.files.table_loader import Loader
+from hullcast.broker.warehouse.files.view_file import overall
 from hullcast.network import compiled
 compiled.load()
 path, create, created, last = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -420,7 +429,7 @@ Loader(path).count(life, created, last)  # loads the kernels
 os.write(1, b"ready\\n")
 loader, chance = Loader(path), random.Random(int(sys.argv[5]))
 state = loader.state(life)
-at = created if state is None else state.current
+at = created if state is None else overall(state).current
 while at < last:
     at = min(last, at + chance.choice([100, 1000, 20000]))
     loaded = loader.load(life, at)
@@ -451,7 +460,7 @@ def test_a_loader_may_be_killed_at_any_time(ledger: Ledger) -> None:
             said = max(said, int(line))
         kills += child.wait() == -signal.SIGKILL
         child.stdout.close()
-        state = Loader(ledger.path).state(life)
+        state = found(Loader(ledger.path), life)
         assert (0 if state is None else state.current) >= said
         if state is not None and state.current in ledger.at:
             assert stored(ledger.path, life, ledger.data.identity)[1] == expected(ledger, state.current)

@@ -45,7 +45,7 @@ def made(directory: Path, life: ViewLife) -> ViewFile:
     new = NewFile(directory, IDENTITY, life, ViewFile, {}, BOUNDS)
     new.file.index()
     new.file.compute()
-    new.finish(overall(new.file.tables()))
+    new.finish(overall(new.file.states()))
     file = open_for_load(directory, IDENTITY, life, ViewFile)
     assert file is not None
     return file
@@ -75,7 +75,7 @@ def load(file: ViewFile, table: str, changes: Last, *, recompute: bool = False) 
         file.compute_again()
     else:
         propagate(file, table, changes)
-    file.end(overall(file.tables()))
+    file.end(overall(file.states()))
 
 
 def shown(directory: Path, life: ViewLife) -> list[Row]:
@@ -162,7 +162,7 @@ class ViewMachine(RuleBasedStateMachine):
             self.file.begin(BOUNDS)
             try:
                 propagate(self.file, name, changes, steps)
-                self.file.end(overall(self.file.tables()))
+                self.file.end(overall(self.file.states()))
                 event("in time")
             except DeltaTooDearError:
                 event("too dear")
@@ -177,7 +177,7 @@ class ViewMachine(RuleBasedStateMachine):
             self._settle(number)
         if recompute:
             self.file.compute_again()
-        self.file.end(overall(self.file.tables()))
+        self.file.end(overall(self.file.states()))
 
     @rule(which=tables, data=st.data())
     def fail_under_way(self, which: int, data: st.DataObject) -> None:
@@ -226,7 +226,7 @@ class ViewMachine(RuleBasedStateMachine):
                 self.file.fill(source, [[row[column] for row in there] for column in self.file.reads(source)], ())
         self.file.compute()
         assert self._result() == before
-        self.file.end(overall(self.file.tables()))
+        self.file.end(overall(self.file.states()))
 
     @invariant()
     def what_is_shown_is_the_select_over_what_was_propagated(self) -> None:

@@ -32,7 +32,6 @@ from hullcast.broker.warehouse.messages import (
     ReadPlan,
     Released,
     Select,
-    Tables,
 )
 from hullcast.broker.warehouse.process.live import LiveWarehouse
 from hullcast.broker.warehouse.process.workers import Hand
@@ -92,6 +91,7 @@ async def test_an_answer_is_worth_what_its_reader_saw_though_a_load_has_ended_si
     warehouse._on_worker(reader, FirstRows(encode(QueryAnswer((), ())), more=False))
     (rows,) = said
     assert isinstance(rows, AnswerRows)
+    assert rows.body is not None
     answer = decode(rows.body)
     assert isinstance(answer, QueryAnswer)
     assert answer.worth is not None
@@ -263,7 +263,7 @@ async def test_a_text_that_reads_more_than_it_may_is_not_run(tmp_path: Path, onl
     spoken.ask(2, "SELECT K FROM T", ("t",) if only_tables else (), only_tables=only_tables)
     assert spoken.select.only_read == only_tables
     spoken.hear(ReadPlan(read_query("SELECT K FROM T", spoken.select.known, attached=True)), Finished())
-    assert spoken.said == [Tables(2, ("t",))]
+    assert spoken.said == [AnswerRows(2, ("t",))]
     assert not spoken.warehouse._workers.busy()
 
 

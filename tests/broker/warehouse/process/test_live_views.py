@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hullcast.broker.views.upkeep import Propagation, Spent, Upkeep
 from hullcast.broker.warehouse.deciding.board import Board, Load, Question
-from hullcast.broker.warehouse.deciding.policies.simple import Fifo
+from hullcast.broker.warehouse.deciding.policies.policy import Fifo
 from hullcast.broker.warehouse.deciding.turns import Turns
 from hullcast.broker.warehouse.process.feeds import MOST_WAIT_S, FeedWorld, LiveView, ViewTurns
 from tests.broker.warehouse.files.test_table_file import life_of

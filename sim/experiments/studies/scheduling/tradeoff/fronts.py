@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hullcast.broker.warehouse.deciding.policies.knapsack import packed
+from hullcast.broker.scheduling.knapsack import packed
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BLUE, GREEN, GREY, INK, ORANGE, PINK, finish, format_axes, panels
 from hullcast.sim.output.claims import Claim, Section
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hullcast.broker.warehouse.deciding.policies.knapsack import UpdatePositions
+    from hullcast.broker.scheduling.knapsack import UpdatePositions
 
     Integers = npt.NDArray[np.int64]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hullcast.broker.warehouse.deciding.policies.knapsack import packed
+from hullcast.broker.scheduling.knapsack import packed
 from hullcast.sim.experiments.study import GridPoint, Sweep, grid
 from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
 from hullcast.sim.output.claims import Claim, Section

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.warehouse.deciding.policies.knapsack import PackedUpdates, packed
+from hullcast.broker.scheduling.knapsack import PackedUpdates, packed
 from hullcast.broker.warehouse.deciding.policies.pareto import PATIENCE
 from hullcast.sim.traces.tradeoff import TABLES, positions_of
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from hullcast.broker.warehouse.deciding.board import Answer, Feed, LoadCost, Question
 from hullcast.broker.warehouse.deciding.policies.pareto import Pareto, turn
-from hullcast.broker.warehouse.deciding.policies.policy import first_toward, oldest_load
-from hullcast.broker.warehouse.deciding.policies.simple import QueriesFirst, UpdatesFirst
+from hullcast.broker.warehouse.deciding.policies.policy import QueriesFirst, UpdatesFirst, first_toward, oldest_load
 from hullcast.sim.experiments.studies.scheduling.simulated import SimulatedWarehouse
 from hullcast.sim.traces.tradeoff import TABLES
 
@@ -39,13 +38,18 @@ class MeasuredPareto(Pareto):
     def __init__(self) -> None:
         super().__init__()
         self.distances: list[tuple[float, float]] = []  # when, and how far
+        self._now = 0.0
 
     def next(self, board: Board, now: float) -> Task | None:
-        moved, compared = self._moved, self._compared
-        task = super().next(board, now)
-        if self._compared > compared:
-            self.distances.append((now, self._moved - moved))
-        return task
+        self._now = now
+        return super().next(board, now)
+
+    def _plan(self, board: Board) -> None:
+        before = self._place
+        super()._plan(board)
+        if common := before.keys() & self._place.keys():
+            moved = sum(abs(before[table] - self._place[table]) for table in common)
+            self.distances.append((self._now, moved / len(common)))
 
 
 POLICIES: dict[str, type[WarehousePolicy]] = {

@@ -1,13 +1,14 @@
-"""Round-Robin: every operator in turn, each for a while."""
+"""Policies that no server offers: Greedy and Round-Robin, which the paper compares Chain with (`STUDIED` has all)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from hullcast.broker.streams.policies.policy import OperatorQueue
+from hullcast.broker.streams.policies import OPERATOR_POLICIES
+from hullcast.broker.streams.policies.policy import OperatorPolicy, OperatorQueue, Priorities
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from hullcast.broker.scheduling.policy import Item
     from hullcast.broker.streams.chart import Chart
@@ -16,7 +17,27 @@ if TYPE_CHECKING:
 QUANTUM_S = 0.01
 
 
-class RoundRobinPolicy:
+class GreedyPolicy(OperatorPolicy):
+    """The ready operator with the highest (1 - selectivity) / cost; ties go to the oldest tuple.
+
+    A selective operator behind unselective ones gets nothing to do while there is a burst: those before it come last.
+    """
+
+    name: ClassVar[str] = "greedy"
+    about: ClassVar[str] = "the operators that free most memory per second, each seen by itself"
+
+    def __init__(self) -> None:
+        self.priorities = Priorities()
+        self.order = self.priorities.order
+
+    def measured(self, charts: Sequence[Chart | None], now: float) -> None:
+        self.priorities.set([() if chart is None else chart.steps() for chart in charts])
+
+    def pick(self, items: Iterable[Item], now: float) -> OperatorQueue:
+        return self.priorities.first(items)
+
+
+class RoundRobinPolicy(OperatorPolicy):
     """The operators in a circle, by path and place. One that has work keeps its turn until its quantum is used up or
     nothing waits for it any more. Nothing starves, and nothing is learned from selectivities."""
 
@@ -28,9 +49,6 @@ class RoundRobinPolicy:
             raise ValueError(f"the quantum of round-robin must be positive, got {quantum_s} s")
         self.quantum_s = quantum_s
         self._turn, self._left = (-1, -1), 0.0
-
-    def measured(self, charts: Sequence[Chart | None], now: float) -> None:
-        pass
 
     def pick(self, items: Iterable[Item], now: float) -> OperatorQueue:
         turn, has_time = self._turn, self._left > 0
@@ -58,3 +76,10 @@ class RoundRobinPolicy:
 
 def _where(queue: OperatorQueue) -> tuple[int, int]:
     return queue.path, queue.place
+
+
+#: All policies by name: those that servers offer, and these.
+STUDIED: dict[str, Callable[[], OperatorPolicy]] = {
+    **OPERATOR_POLICIES,
+    **{policy.name: policy for policy in (GreedyPolicy, RoundRobinPolicy)},
+}

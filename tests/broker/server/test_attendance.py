@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hullcast.broker.server.shares import ASKED, ChannelShares
+from hullcast.broker.server.attendance import ASKED, ChannelShares
 from hullcast.network.wire.errors import TooLarge
 
 LINGER_S = 30.0

@@ -13,10 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hullcast.broker.warehouse.deciding.board import Board, Feed, Load, Question
-from hullcast.broker.warehouse.deciding.policies import POLICIES
-from hullcast.broker.warehouse.deciding.policies.group_and_run import GroupAndRun, grouped
 from hullcast.broker.warehouse.deciding.policies.policy import WarehousePolicy
-from hullcast.broker.warehouse.deciding.policies.simple import Myopic
+from hullcast.sim.experiments.studies.scheduling.baselines import POLICIES, GroupAndRun, Myopic, grouped
 from hullcast.sim.experiments.studies.scheduling.feeds import EAGER_LIMIT, eager_bound
 from hullcast.sim.experiments.studies.scheduling.simulated import CountedFeed, SimulatedWarehouse, counted
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hullcast.broker.warehouse.deciding.policies import knapsack
-from hullcast.broker.warehouse.deciding.policies.knapsack import UpdatePositions, packed, update_positions
+from hullcast.broker.scheduling import knapsack
+from hullcast.broker.scheduling.knapsack import UpdatePositions, packed, update_positions
 from hullcast.sim.experiments.studies.scheduling.tradeoff.fronts import update_prioritizing
 
 if TYPE_CHECKING:

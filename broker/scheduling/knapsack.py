@@ -5,28 +5,19 @@ Every update is a *class* of positions. At position k it runs before the last k 
 queries, costs and brings nothing. One position of each update is chosen (Thiele, Bader, Lehner: Multi-objective
 scheduling for real-time data warehouses, 2009, section 3.2: a knapsack problem with classes).
 
-    position          4      3      2      1
-    query             q1     q2     q3     q4       update with cost 5 and profit 10
-    depends on it     yes    no     yes    no
-    cost, profit    20, 20    -   10, 10    -       3 and 1 are dominated: 2 and 0 bring as much for less
-
-The paper fills a table with a row for each item and a column for each unit of time: 100,000 items and half a billion
-milliseconds for 1,000 queries and 1,000 updates. Nearly all of that table is far from any good answer. So we look at
-it from the relaxed problem (D. Pisinger: A minimal algorithm for the multiple-choice knapsack problem, 1995):
+It is not the paper's table, but begins with the relaxed problem (D. Pisinger: A minimal algorithm for the
+multiple-choice knapsack problem, 1995; `sim/experiments/studies/scheduling/POLICIES.md` has the steps):
 
 1 At a price of num / den profit for a unit of time each class has a best item, its *base*; any other item has a
   *loss*, what it brings less than the base at that price. For every choice
 
       profit = bound - losses - price * time of the slot that is not used
 
-  So no choice brings more than the bound, and one that is better than the best so far has small losses.
 2 Dynamic programming over the classes that remain, those with the cheapest changes first. A state is a choice for the
-  classes so far, base for the others: a complete answer. A state that costs no less than another and brings no more
-  is dropped, and so is any that cannot become better than the best so far: by its losses, and by what the remaining
-  classes charge at least to bring its cost back to the slot. Usually a few dozen classes prove the answer.
+  classes so far, base for the others: a complete answer. A state that another dominates is dropped, and so is any that
+  cannot become better than the best so far.
 
-The answer is exact: the most profit, and of the choices with that profit one of least cost. (The paper's walk back
-keeps the first it meets, which may cost more than needed, and then is not Pareto-efficient.) If there are more states
+The answer is exact: the most profit, and of the choices with that profit one of least cost. If there are more states
 than there is room or `effort` for, it is less than exact, and `lost_profit` and `lost_cost` bound what that may have
 cost.
 
