@@ -213,7 +213,7 @@ def test_plans_that_name_other_queries_are_found_out() -> None:
     arrivals = Arrivals(*np.zeros((3, 2)))
     same: dict[str, Any] = {"a": lambda tree, some: ([0, 0], [2, 1]), "b": lambda tree, some: ([0, 0], [1, 2])}
     check_same_answers(same, np.empty(0), arrivals)
-    with pytest.raises(MeasurementFailed, match="affected queries differ: {'a': 2, 'b': 2, 'c': 1}"):
+    with pytest.raises(MeasurementFailed, match=r"affected queries differ: \{'a': 2, 'b': 2, 'c': 1\}"):
         check_same_answers({**same, "c": lambda tree, some: ([0], [2])}, np.empty(0), arrivals)
 
 
