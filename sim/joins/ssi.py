@@ -10,7 +10,7 @@ from hullcast.broker.joins.hotspots import SCATTERED, HotspotTracker
 from hullcast.broker.joins.plan import Y_HIGH, Y_LOW, Arrivals, RectangleTable, has_partners
 from hullcast.network.compiled import kernel
 from hullcast.network.matching.index import PointIndex
-from hullcast.network.matching.search import STACK, report
+from hullcast.network.matching.search import STACK, count, report
 from hullcast.network.matching.tree import Tree, longer
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.sim.joins.beside import beside, shared_points
@@ -62,6 +62,11 @@ class Hotspot:
         """(arrival, id) of each query that gets a row."""
         indexes = (self._grouped.arrays, self._scattered.arrays)
         return _affected(self._points, *indexes, self._rectangles.rows, tree, *arrivals)
+
+    def count_affected(self, tree: Floats, arrivals: Arrivals) -> Ints:
+        """How many that are, for each arrival. Those of hot groups are not listed: their number costs nothing."""
+        indexes = (self._grouped.arrays, self._scattered.arrays)
+        return _count_affected(self._points, *indexes, self._rectangles.rows, tree, *arrivals)
 
     @property
     def sizes(self) -> Ints:
@@ -133,3 +138,38 @@ def _affected(
         for k in range(start, used):
             of[k] = arrival
     return of[:used], ids[:used]
+
+
+@kernel
+def _count_affected(
+    points: Floats,
+    tree: Tree,
+    scattered: Tree,
+    rectangles: Floats,
+    m: Floats,
+    groups: Floats,
+    offsets: Floats,
+    xs: Floats,
+) -> Ints:
+    low, high, stack = np.full(2, -np.inf), np.full(2, np.inf), np.empty(STACK, np.int64)
+    lows, highs, every = np.full(5, -np.inf), np.full(5, np.inf), len(tree.place_of)
+    ids, counts = np.empty(64, np.int64), np.zeros(len(xs), np.int64)
+    for arrival in range(len(xs)):
+        group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
+        if not has_partners(group, offset, x):
+            continue
+        for k in range(points.shape[1]):
+            q1, q2 = beside(m, group, offset, points[1, k])
+            highs[0], lows[1], lows[4], highs[4] = x, x, points[0, k], points[0, k]
+            if not np.isnan(q1):
+                highs[2], lows[3] = q1, q1
+                counts[arrival] += count(tree, lows, highs, stack, every)
+            if q2 > q1 or (np.isnan(q1) and not np.isnan(q2)):
+                highs[2], lows[3] = q2, q2
+                counts[arrival] += count(tree, lows, highs, stack, every)
+                highs[2] = q1
+                if not np.isnan(q1):  # those that hold both
+                    counts[arrival] -= count(tree, lows, highs, stack, every)
+        ids, used = selected_and_met(scattered, x, low, high, m, group, offset, rectangles, ids, 0, stack)
+        counts[arrival] += used
+    return counts

@@ -16,6 +16,7 @@ from hullcast.sim.bench.joins.judging import Aim, Found, Statement, judge, perce
 from hullcast.sim.bench.joins.live import LiveJoinSection, live
 from hullcast.sim.bench.joins.planning import DYNAMIC, OPT, Planning, planning
 from hullcast.sim.bench.joins.sections import (
+    COUNTED,
     FULL_JOINS,
     OURS,
     QUICK_JOINS,
@@ -110,6 +111,9 @@ COVERAGE: Rows = (
 SELECTS: Rows = (
     Statement("4.7(i)", "SSI, loss from 100 queries to the most", "< 20 %",
               lambda found: [1 - 1 / times for times in found("4.7(i)", SSI).growth(100)], (-0.1, 0.2), share, LISTED),
+    Statement("4.7(i)", ".. if they are counted instead of listed", "< 20 %",
+              lambda found: [1 - 1 / times for times in found("4.7(i)", SSI + COUNTED).growth(100)], (-0.1, 0.2), share,
+              "more of the index of a group lies across the edges of what is asked for, the larger it is"),
     Statement("4.7(i)", "JoinFirst at the most queries, of SSI's rate", "< 5 %", _times("4.7(i)", JOIN, SSI),
               (0, 0.05), share),
     *(Statement("4.7(i)", f"{name} falls linearly", "exponent 1", _slope("4.7(i)", name, 1_000), LINEARLY,
@@ -129,7 +133,7 @@ SELECTS: Rows = (
               number),
     *(Statement("4.8(iv)", f"{name} does not care for joining rows", "flat", _spread("4.8(iv)", name), FLAT,
                 because=why) for name, why in (
-        (SSI, "rows that meet nobody are rarer where more rows are met"), (SELECT, "as of SSI"),
+        (SSI, "where few rows join, fewer queries are affected, and each is listed"), (SELECT, "see SSI"),
         (NAIVE, "all joining rows are listed first"))),
     Statement("4.8(iv)", "JoinFirst falls linearly", "exponent 1", _slope("4.8(iv)", JOIN), LINEARLY, number),
     Aim("SJ-SSI keeps of its rate, from 100 queries", 0.8, lambda found: [
@@ -156,11 +160,14 @@ BANDS: Rows = (
     Statement("4.10(i)", "BJ-SSI ahead of all others, at least", "orders of magnitude",
               _everywhere("4.10(i)", BJ, (MJ, D, Q)), (10, inf),
               because="of 50 queries BJ-Q needs 50 look-ups, and BJ-SSI two for each of 10 groups"),
-    Statement("4.10(i)", "BJ-SSI's cost, the most queries by the fewest", "3x", _growth("4.10(i)", BJ), (2, 4.5)),
-    Statement("4.10(i)", "BJ-MJ is stable for few queries", "stable", _growth("4.10(i)", MJ, most=5_000), FLAT),
+    Statement("4.10(i)", "BJ-SSI's cost, the most queries by the fewest", "3x", _growth("4.10(i)", BJ), (2, 4.5),
+              because="each group costs a look-up, and there are 4 to 6 times as many groups"),
+    Statement("4.10(i)", "BJ-MJ is stable for few queries", "stable", _growth("4.10(i)", MJ, most=5_000), FLAT,
+              because="to pass a range takes twenty times as long as to pass a row"),
     Statement("4.10(i)", "BJ-D is not very sensitive to queries", "exponent near 0", _slope("4.10(i)", D), HARDLY,
               number),
-    Statement("4.10(ii)", "BJ-SSI ahead at the most groups", "ahead", _everywhere("4.10(ii)", BJ, (MJ, D)), MORE),
+    Statement("4.10(ii)", "BJ-SSI ahead at the most groups", "ahead", _everywhere("4.10(ii)", BJ, (MJ, D)), MORE,
+              because="three look-ups for each of so many groups take longer than one pass"),
     *(Statement("4.10(ii)", f"{name} does not care for groups", "flat", _spread("4.10(ii)", name), FLAT)
       for name in (MJ, D)),
     Statement("4.10(ii)", "BJ-SSI falls linearly with groups", "exponent 1", _slope("4.10(ii)", BJ), LINEARLY,
@@ -169,7 +176,8 @@ BANDS: Rows = (
       for name, least in ((MJ, 10.0), (D, 50.0), (Q, 50.0))),
 )  # fmt: skip
 UPKEEP: Rows = (
-    *(Statement("4.11", f"BJ-SSI's upkeep by BJ-MJ's, {how}", "1.2x", _times("4.11", MJ, BJ, at), (1, 1.4))
+    *(Statement("4.11", f"BJ-SSI's upkeep by BJ-MJ's, {how}", "1.2x", _times("4.11", MJ, BJ, at), (1, 1.4),
+                because="a range is in two sequences, and in the trees of the partition")
       for at, how in enumerate(("one to a call", "1,000 to a call"))),
     Statement("4.11", "BJ-Q's upkeep", "0", lambda found: [0.0], (0, 0), number,
               construction="it has no index of queries"),
@@ -194,7 +202,6 @@ HISTOGRAM: Rows = (
     Statement("4.12", "SSI-HIST is built in, seconds", "within one minute",
               lambda found: [us / 1e6 for us in found("4.12, building", "SSI-HIST").rounds[0]], (0, 60), number),
     Aim("ours, error with the fewest buckets", 15.0, _at("4.12", "ours"), at_least=False, form=percent),
-    Aim(".. where equal width has", 70.0, _at("4.12", "EQW-HIST"), form=percent),
 )  # fmt: skip
 OTHERS = PLANS[:3]
 PLANNING: Rows = (
@@ -264,8 +271,8 @@ def _judged_live(section: LiveJoinSection) -> list[Goal | Claim]:
 def _tables_of_planning(found: Planning) -> Iterator[Shown]:
     shown = plain_table("Table 4.2: coefficients with 95 % intervals", "plan", "", "ours, us", "Xie 2007")
     for one in found.coefficients:
-        ends = f"{number(one.value - one.half)} .. {number(one.value + one.half)}"
-        shown.add_row(one.plan, one.name, f"{number(one.value)} [{ends}]", one.theirs)
+        ends = f"{one.value - one.half:.3g} .. {one.value + one.half:.3g}"
+        shown.add_row(one.plan, one.name, f"{one.value:.3g} [{ends}]", one.theirs)
     yield shown
     yield from map(table, found.charts)
 

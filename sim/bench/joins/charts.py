@@ -99,12 +99,13 @@ def find(charts: Sequence[Chart], figure: str, name: str) -> Curve:
 def table(chart: Chart) -> Table:
     """Medians."""
     names = (fill(chart.x_label, 18), *(("groups",) if chart.groups else ()))
-    names = (*names, *(fill(curve.name, 12) for curve in chart.curves))
+    names = (*names, *(fill(curve.name, 11, break_long_words=False) for curve in chart.curves))
     shown = plain_table(f"Figure {chart.figure}: {chart.title}; {chart.unit}", *names)
     medians = [curve.medians for curve in chart.curves]
-    for i, x in enumerate(chart.curves[0].xs):
+    xs = chart.curves[0].xs
+    for i, x in enumerate(xs):
         groups = (f"{chart.groups[i]:,}",) if chart.groups else ()
-        shown.add_row(_place(x), *groups, *(number(values[i]) for values in medians))
+        shown.add_row(_place(x, xs[-1]), *groups, *(number(values[i]) for values in medians))
     return shown
 
 
@@ -121,10 +122,11 @@ def draw(chart: Chart, path: Path) -> Path:
     xs = chart.curves[0].xs
     return draw_panels(
         [[Panel(chart.title, curves, "rows of R a second" if rates else chart.unit)]], path,
-        title=f"Xie (2007), Figure {chart.figure}", x_label=chart.x_label, x_format=_place, y_log=rates,
+        title=f"Xie (2007), Figure {chart.figure}", x_label=chart.x_label, x_format=lambda x: _place(x, xs[-1]),
+        y_log=rates, bands="Lines: medians of the rounds; bands: from the least to the greatest",
         x_log=xs[0] > 0 and xs[-1] > 20 * xs[0],
     )  # fmt: skip
 
 
-def _place(x: float) -> str:
-    return f"{100 * x:.3g}%" if 0 < x <= 1 else short(x)
+def _place(x: float, most: float) -> str:
+    return f"{100 * x:.3g}%" if most <= 1 else short(x)
