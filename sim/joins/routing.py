@@ -59,13 +59,23 @@ def terms(plan: str, load: Load, k_j: Floats, k_s: Floats) -> Floats:
     return np.column_stack(columns)
 
 
-def regress(design: Floats, measured: Floats) -> tuple[Floats, Floats]:
-    """Coefficients of a linear model and half of their 95 % intervals, by least squares of the relative errors."""
-    relative = design / measured[:, None]
-    values = np.asarray(np.linalg.lstsq(relative, np.ones(len(measured)), rcond=None)[0], np.float64)
-    rest = 1.0 - relative @ values
+def regress(design: Floats, driver: Floats, measured: Floats) -> tuple[Floats, Floats]:
+    """Coefficients of a plan and half of their 95 % intervals, by least squares of each part of the cost by itself.
+
+    What any row costs shows in the tenth of the rows where what drives the cost (k_j or k_s) is least; the last term in
+    what is left of all.
+    """
+    few = driver <= np.quantile(driver, 0.1)
+    values, halves = _least_squares(design[few, :-1], measured[few])
+    value, half = _least_squares(design[:, -1:], measured - design[:, :-1] @ values)
+    return np.append(values, value), np.append(halves, half)
+
+
+def _least_squares(design: Floats, measured: Floats) -> tuple[Floats, Floats]:
+    values = np.asarray(np.linalg.lstsq(design, measured, rcond=None)[0], np.float64)
+    rest = measured - design @ values
     variance = rest @ rest / max(1, len(measured) - len(values))
-    return values, WITHIN * np.sqrt(variance * np.diag(np.linalg.pinv(relative.T @ relative)))
+    return values, WITHIN * np.sqrt(variance * np.diag(np.linalg.pinv(design.T @ design)))
 
 
 class Router:

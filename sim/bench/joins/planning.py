@@ -177,15 +177,16 @@ def planning(settings: JoinSettings, tick: Tick) -> Planning:
 
 def _regressed(settings: JoinSettings) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Coefficients by plan and half of their intervals, from workloads that differ in all that costs depend on."""
-    most, designs, took = settings.mixed[-1], dict[str, list[Floats]](), list[Floats]()
+    most, designs, drivers, took = settings.mixed[-1], [], [], []
     for rows, queries, hot, groups in FITTED:
         load = Workload(settings, round(rows * most), round(queries * most), hot, groups)
         took.append(np.median(load.costs(2), axis=0))
-        for plan in PLANS:
-            designs.setdefault(plan, []).append(terms(plan, load.load, load.k_j, load.k_s))
-    measured_us = np.concatenate(took, axis=1)
-    found = {plan: regress(np.concatenate(designs[plan]), us) for plan, us in zip(PLANS, measured_us, strict=True)}
-    return {plan: one[0] for plan, one in found.items()}, {plan: one[1] for plan, one in found.items()}
+        designs.append([terms(plan, load.load, load.k_j, load.k_s) for plan in PLANS])
+        drivers.append([load.k_j, load.k_j, load.k_s, load.k_s])  # of each plan
+    each = (zip(*found, strict=True) for found in (designs, drivers, took))
+    found = [regress(*map(np.concatenate, three)) for three in zip(*each, strict=True)]
+    values, halves = (dict(zip(PLANS, some, strict=True)) for some in zip(*found, strict=True))
+    return values, halves
 
 
 def _choice(router: Router, load: Workload) -> Ints:

@@ -136,10 +136,11 @@ def test_a_regression_finds_the_coefficients_and_how_sure_they_are() -> None:
     random = np.random.default_rng(0)
     load = Load(1_000, 5_000, np.array([2_000, 1_000]), 2_000)
     k_j, k_s = random.uniform(1, 1_000, (2, 400))
+    k_s[:80] = 0.0
     design = terms("SelectFirst", load, k_j, k_s)[:, [0, 2]]
-    values, half = regress(design, design @ np.array([3.0, 0.5]) * random.normal(1, 0.05, 400))
-    assert np.abs(values - [3.0, 0.5]) == pytest.approx(0, abs=float(half.max()))
-    assert (half < values / 10).all()
+    values, half = regress(design, k_s, design @ np.array([3.0, 0.5]) * random.normal(1, 0.05, 400))
+    assert values == pytest.approx([3.0, 0.5], rel=0.02)
+    assert (half < values / 50).all()
 
 
 def test_a_router_gives_a_row_that_meets_few_another_plan_than_one_that_meets_many() -> None:
