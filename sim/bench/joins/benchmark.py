@@ -204,7 +204,7 @@ HISTOGRAM: Rows = (
     Aim("ours, error with the fewest buckets", 15.0, _at("4.12", "ours"), at_least=False, form=percent),
 )  # fmt: skip
 OTHERS = PLANS[:3]
-ROOT = "a look into an index of all queries is modelled as the root of their number, but costs more where more of them pass"
+ROOT = "the models take a look into an index as the root of its size; where more queries pass it costs much more"
 PLANNING: Rows = (
     Statement("4.13", "Hotspot ahead of the other plans, at least", "> 3x", _everywhere("4.13", HOT, OTHERS),
               (3, inf)),
