@@ -85,6 +85,7 @@ def _with_quartiles(values: Sequence[float], form: Form) -> str:
     return form(told.median) + (f" [{ends[0]} .. {ends[1]}]" if ends[0] != ends[1] else "")
 
 
-def judge(rows: Iterable[Statement | Aim], charts: Sequence[Chart]) -> Iterator[Claim | Goal]:
-    """All rows, from these charts."""
-    return (row.judge(lambda figure, name: find(charts, figure, name)) for row in rows)
+def judge(rows: Iterable[Statement | Aim | Claim], charts: Sequence[Chart]) -> Iterator[Claim | Goal]:
+    """All rows, from these charts; a claim among them is one that nothing is measured for."""
+    for row in rows:
+        yield row if isinstance(row, Claim) else row.judge(lambda figure, name: find(charts, figure, name))

@@ -7,7 +7,7 @@ of any choice among the plans, and which choice would have been best.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import thread_time_ns
 from typing import NamedTuple
@@ -164,11 +164,14 @@ def planning(settings: JoinSettings, tick: Tick) -> Planning:
     last = lines[-1][1]
     k_j, k_s = load.k_j, 100 * load.k_s / load.load.queries
     about = f"{size:,} queries and rows"
+    rates, *others = _charts(("4.13", "4.14", "4.15"), "as many queries as rows", "queries", lines)
+    server = _chart("4.13, ours", "the server's plans", "queries", [(x, one.rates(OURS)) for x, one in own])
     charts = (
-        *_charts(("4.13", "4.14", "4.15"), "as many queries as rows", "queries", lines),
+        replace(rates, curves=(*rates.curves, server.curves[-1])),
+        *others,
         *_charts(("4.17", "4.16", "4.20"), about, "rows of S that join", _parts(last, k_j, k_j > 0)),
         *_charts(("4.19", "4.18", "4.21"), about, "% of selections that hold", _parts(last, k_s, k_j > 0)),
-        _chart("4.13, ours", "the server's plans", "queries", [(x, one.rates(OURS)) for x, one in own]),
+        server,
     )
     names = [(plan, name, theirs) for plan, name, theirs in TABLE_42]
     pairs = [pair for plan in PLANS for pair in zip(values[plan].tolist(), halves[plan].tolist(), strict=True)]

@@ -182,6 +182,8 @@ def selects(settings: JoinSettings, tick: Tick) -> tuple[Chart, ...]:
     chart("4.7(i)", "about 30 groups", "queries", [(x, tables, queries) for x, queries in by_queries])
     by_groups = [(float(k), tables, tables.select_joins(n, a=few, c=length_for(k, n))) for k in settings.groups]
     chart("4.7(ii)", f"{about}, {PASSING} pass the selection", "groups", by_groups)
+    disjoint = [(float(n), tables, tables.select_joins(n, a=few, c=Normal(0.0, 0.0)))]
+    chart("4.7(ii), disjoint", f"{about}, each a group", "groups", disjoint, {k: SELECTS[k] for k in ("SSI", "NAIVE")})
     by_share = [(s, tables, tables.select_joins(n, a=_share(s))) for s in settings.selectivities]
     chart("4.8(iii)", thirty, "queries whose range of A holds the row", by_share, two)
     several = [_tables(settings, joining) for joining in settings.joining]

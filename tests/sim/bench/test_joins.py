@@ -79,6 +79,7 @@ def test_all_sections_are_measured_and_shown(report: BenchReport) -> None:
     assert names == ["SSI", "SelectFirst", "JoinFirst", "NAIVE", "SSI, counted", "ours (spans)"]
     names = [curve.name for curve in charts["4.10(i)"].curves]
     assert names == ["BJ-SSI", "BJ-SSI, one list", "BJ-MJ", "BJ-DOuter", "BJ-QOuter", "BJ-SSI, read off"]
+    assert [curve.name for curve in charts["4.13"].curves][-3:] == ["DYNAMIC", "OPT", "ours (spans)"]
     text = shown(report, 80)
     assert "…" not in text  # all fits in 80 columns
     for figure in charts:
