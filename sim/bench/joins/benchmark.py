@@ -164,7 +164,7 @@ BANDS: Rows = (
               _everywhere("4.10(i)", BJ, (MJ, D, Q)), (10, inf),
               because="of 50 queries BJ-Q needs 50 look-ups, and BJ-SSI two for each of 10 groups"),
     Statement("4.10(i)", "BJ-SSI's cost, the most queries by the fewest", "3x", _growth("4.10(i)", BJ), (2, 4.5),
-              because="each group costs a look-up, and there are 4 to 6 times as many groups"),
+              because="each group costs a look-up, and there are 4 to 7 times as many groups"),
     Statement("4.10(i)", "BJ-MJ is stable for few queries", "stable", _growth("4.10(i)", MJ, most=5_000), FLAT,
               because="to pass a range takes twenty times as long as to pass a row"),
     Claim("", "BJ-Q's rate beyond 1,000 queries", "see the table", False, item="Figure 4.10(i)",
