@@ -48,16 +48,12 @@ class Statement:
 
     def judge(self, found: Found) -> Claim:
         """The median, with the quartiles of all rounds."""
-        low, high = self.within
-        middle = spread(self.values(found)).median
-        ours, holds = _with_quartiles(self.values(found), self.form), low <= middle <= high
-        more = {
-            "construction": self.construction,
-            "value": middle,
-            "item": f"Figure {self.figure}",
-            "paper": self.paper,
-        }
-        return Claim("", self.words, ours, holds, self.because, form=self.form, **more)  # type: ignore[arg-type]  # one dict of both kinds
+        values, (low, high) = self.values(found), self.within
+        middle = spread(values).median
+        return Claim(
+            "", self.words, _with_quartiles(values, self.form), low <= middle <= high, self.because, value=middle,
+            form=self.form, construction=self.construction, item=f"Figure {self.figure}", paper=self.paper,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
