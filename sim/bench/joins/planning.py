@@ -33,18 +33,18 @@ from hullcast.sim.bench.joins.plan_costs import PLANS_MEASURED, QUICK, WORKLOADS
 from hullcast.sim.bench.joins.sections import OURS, JoinSettings
 from hullcast.sim.joins.fitting import fit
 from hullcast.sim.joins.routing import PLANS, TABLE_42, Load, Router, regress, terms
-from hullcast.sim.joins.selects import JoinFirst, JoinFirstEach, SelectFirst, SelectJoins
-from hullcast.sim.joins.ssi import Hotspot
+from hullcast.sim.joins.selects import JoinFirstEach, SelectJoins, SjJoinFirst, SjSelectFirst
+from hullcast.sim.joins.ssi import SjHotspot
 from hullcast.sim.traces.table41 import Normal, Table41, joining_rows
 
 DYNAMIC, OPT = "DYNAMIC", "OPT"
 #: A group with this share of all queries is hot.
 ALPHA = 0.002
 WAYS: dict[str, Callable[[], SelectJoins]] = {
-    "JoinFirst-E": JoinFirst,
+    "JoinFirst-E": SjJoinFirst,
     "JoinFirst-S": JoinFirstEach,
-    "SelectFirst": SelectFirst,
-    "Hotspot": lambda: Hotspot(ALPHA),
+    "SelectFirst": SjSelectFirst,
+    "Hotspot": lambda: SjHotspot(ALPHA),
 }
 assert tuple(WAYS) == PLANS == tuple(costs.PLANS)
 #: Ranges of A: a row in the middle passes 40 % of the selections, one in four passes hardly any.
@@ -67,7 +67,7 @@ class Workload:
         self.plans = filled(WAYS, self.queries)
         check_same_answers({name: plan.affected for name, plan in self.plans.items()}, self.tree, self.arrivals)
         hotspot = self.plans["Hotspot"]
-        assert isinstance(hotspot, Hotspot)
+        assert isinstance(hotspot, SjHotspot)
         self.load = Load(rows, queries, hotspot.sizes, hotspot.cold)
         self.k_j = joining_rows(self.partners, self.arrivals.groups).astype(np.float64)
         lows, highs = np.sort(self.queries[:, :2], axis=0).T

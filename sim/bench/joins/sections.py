@@ -40,8 +40,8 @@ from hullcast.sim.joins.band import BandDataOuter, BandMerge, BandQueryOuter
 from hullcast.sim.joins.band_groups import BandGroups
 from hullcast.sim.joins.band_sequences import BandSequences
 from hullcast.sim.joins.histogram import by_k_means, equal_width, optimal
-from hullcast.sim.joins.selects import JoinFirst, Naive, SelectFirst, SelectJoins
-from hullcast.sim.joins.ssi import Hotspot, Ssi
+from hullcast.sim.joins.selects import SelectJoins, SjJoinFirst, SjNaive, SjSelectFirst
+from hullcast.sim.joins.ssi import SjHotspot, Ssi
 from hullcast.sim.seeds import generator
 from hullcast.sim.traces.table41 import DOMAIN, JOINING, LENGTH_60, Normal, Table41, length_for, stabbing_number
 
@@ -117,9 +117,9 @@ def coverage(settings: JoinSettings, tick: Tick) -> tuple[Chart, ...]:
 
 SELECTS: dict[str, Callable[[], SelectJoins]] = {
     "SSI": Ssi,
-    "SelectFirst": SelectFirst,
-    "JoinFirst": JoinFirst,
-    "NAIVE": Naive,
+    "SelectFirst": SjSelectFirst,
+    "JoinFirst": SjJoinFirst,
+    "NAIVE": SjNaive,
 }
 
 
@@ -146,7 +146,7 @@ class _Selects:
         ours.add(np.arange(len(rectangles)), rectangles)
         check_same_answers({name: plan.affected for name, plan in plans.items()}, self._tree, self._arrivals)
         check_same_rows([ours], self._tree, self._c, self._arrivals, rectangles)
-        hot = next(plan for plan in plans.values() if isinstance(plan, Hotspot))
+        hot = next(plan for plan in plans.values() if isinstance(plan, SjHotspot))
         asks: dict[str, Callable[[Floats, Arrivals], object]] = {name: plan.affected for name, plan in plans.items()}
         asks |= {f"{hot.name}{COUNTED}": hot.count_affected, OURS: ours.spans}
         for name, ask in asks.items():
@@ -213,7 +213,7 @@ def hotspots(settings: JoinSettings, tick: Tick) -> tuple[Chart, ...]:
     for share in settings.hot_shares:
         queries = tables.clustered(settings.hot_queries, hot=share, groups=settings.hot_groups, a=HOT_A)
         alpha = share / settings.hot_groups / 2
-        several.at(share, tables, queries, {"Hotspot": partial(Hotspot, alpha), "SelectFirst": SelectFirst}, alpha)
+        several.at(share, tables, queries, {"Hotspot": partial(SjHotspot, alpha), "SelectFirst": SjSelectFirst}, alpha)
         tick(f"Figure 4.9, {share:.0%} hot")
     title = f"{settings.hot_queries:,} queries, at most {settings.hot_groups} hot groups"
     return (several.measured("4.9", title, "share of queries in hot groups", lambda what: None),)
