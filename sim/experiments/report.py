@@ -70,7 +70,7 @@ def _section(section: Section, cited: str) -> list[str]:
     parts += [f"{section.cited or cited}: {section.paper}"] if section.paper else []
     parts += [f"Ours: {section.told}."] if section.claims else []
     parts += [f"![{alt}]({path.name})" for alt, path in section.pictures.items()]
-    parts += [_statements(section.claims)] if section.claims else []
+    parts += [_statements(section.placed)] if section.claims else []
     parts += _reasons(section.claims)
     parts += [markdown(figures) for figures in section.figures]
     parts += [f"- {note}" for note in section.notes]
@@ -83,15 +83,21 @@ def _statements(claims: Sequence[Claim]) -> str:
     """A row for each statement, a column for each subject; where there are several workloads they share a cell."""
     columns = list(dict.fromkeys(claim.subject for claim in claims))
     workloads = list(dict.fromkeys(claim.workload for claim in claims))
+    told = [name for name in ("item", "paper") if any(getattr(claim, name) for claim in claims)]
     if columns == [""]:
-        verdicts = [[claim.statement, claim.ours, claim.verdict] for claim in claims]
-        return markdown([["statement", "ours", "verdict"], *verdicts])
-    rows = [["statement" if workloads == [""] else f"statement ({' / '.join(workloads)})", *columns]]
+        verdicts = [[claim.statement, *_listed([claim], told), claim.ours, claim.verdict] for claim in claims]
+        return markdown([["statement", *told, "ours", "verdict"], *verdicts])
+    rows = [["statement" if workloads == [""] else f"statement ({' / '.join(workloads)})", *told, *columns]]
     for statement in dict.fromkeys(claim.statement for claim in claims):
         mine = [claim for claim in claims if claim.statement == statement]
         cells = [" / ".join(_cell(claim) for claim in mine if claim.subject == column) for column in columns]
-        rows.append([statement, *cells])
+        rows.append([statement, *_listed(mine, told), *cells])
     return markdown(rows)
+
+
+def _listed(claims: Sequence[Claim], names: Sequence[str]) -> list[str]:
+    """What these claims have under each of the names, each once."""
+    return [", ".join(dict.fromkeys(filter(None, (getattr(claim, name) for claim in claims)))) for name in names]
 
 
 def _cell(claim: Claim) -> str:

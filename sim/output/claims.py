@@ -15,6 +15,9 @@ from typing import Any
 
 from hullcast.sim.output.text import factor, number
 
+#: Kinds of verdicts; those of the first three are findings.
+KINDS = ("holds", "holds in some draws", "does not hold", "by construction", "not measurable here", "not comparable")
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -47,7 +50,18 @@ class Claim:
     @property
     def counted(self) -> bool:
         """Whether the verdict says something about the world."""
-        return not (self.unknown or self.incomparable or self.given)
+        return self.kind in KINDS[:3]
+
+    @property
+    def kind(self) -> str:
+        """The verdict without its reason: one of KINDS."""
+        if self.incomparable:
+            return KINDS[5]
+        if self.unknown:
+            return KINDS[4]
+        if self.given:
+            return KINDS[3]
+        return KINDS[0] if self.holds else KINDS[1] if self.draws and self.draws[0] else KINDS[2]
 
     @property
     def given(self) -> bool:
@@ -126,7 +140,16 @@ class Section:
     figures: list[list[list[str]]] = field(default_factory=list)  # tables for the reader; first rows name the columns
     notes: list[str] = field(default_factory=list)
     cited: str = ""  # the paper, where a report is about several
-    items: tuple[str, ...] = ()  # what of the paper it is about: "Figure 4.7", "Table 2", "Theorem 11"
+    items: tuple[str, ...] = ()  # what of the paper it shows; if it is one, claims that name none are about it
+
+    def __post_init__(self) -> None:
+        assert all(claim.item for claim in self.placed if claim.paper), "what the paper says belongs to an item of it"
+
+    @property
+    def placed(self) -> list[Claim]:
+        """The claims, each with what of the paper it is about."""
+        alone = self.items[0] if len(self.items) == 1 else ""
+        return [claim if claim.item else replace(claim, item=alone) for claim in self.claims]
 
     @property
     def told(self) -> str:
