@@ -6,6 +6,7 @@ claim of these verdicts: what the middle draw shows, from where to where the dra
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import isnan, nan
@@ -154,17 +155,11 @@ class Section:
     @property
     def told(self) -> str:
         """How many statements hold, in a clause; what could not be otherwise is not counted."""
-        counted = [claim for claim in self.claims if claim.counted]
-        held = sum(claim.holds for claim in counted)
-        of = max((claim.draws[1] for claim in counted if claim.draws), default=1)
-        some = sum(not claim.holds and bool(claim.draws and claim.draws[0]) for claim in counted)
-        given = sum(claim.given for claim in self.claims)
-        unknown = sum(bool(claim.unknown) for claim in self.claims)
-        incomparable = sum(bool(claim.incomparable) for claim in self.claims)
+        counts = Counter(claim.kind for claim in self.claims)
+        counted = sum(counts[kind] for kind in KINDS[:3])
+        of = max((claim.draws[1] for claim in self.claims if claim.counted and claim.draws), default=1)
         everywhere = f" in all {of} draws" if of > 1 else ""
-        parts = [f"{held} of {len(counted)} statements hold{everywhere}"] if counted else []
-        parts += [f"{some} more in some draws"] if some else []
-        parts += [f"{given} more by construction"] if given else []
-        parts += [f"{unknown} not measurable here"] if unknown else []
-        parts += [f"{incomparable} not comparable"] if incomparable else []
+        parts = [f"{counts[KINDS[0]]} of {counted} statements hold{everywhere}"] if counted else []
+        more = {KINDS[1]: "more in some draws", KINDS[3]: "more by construction"}
+        parts += [f"{counts[kind]} {more.get(kind, kind)}" for kind in (KINDS[1], *KINDS[3:]) if counts[kind]]
         return "; ".join(parts)
