@@ -144,7 +144,8 @@ class Section:
     items: tuple[str, ...] = ()  # what of the paper it shows; if it is one, claims that name none are about it
 
     def __post_init__(self) -> None:
-        assert all(claim.item for claim in self.placed if claim.paper), "what the paper says belongs to an item of it"
+        placed = all(claim.item for claim in self.placed if claim.paper)
+        assert placed or not self.items, "what the paper says belongs to an item of it"
 
     @property
     def placed(self) -> list[Claim]:

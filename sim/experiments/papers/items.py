@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class PaperItem:
     """A table, figure, theorem or example of a source.
 
     `where` names places, with spaces between them: `STUDY:PART`, `figures:SECTION` or `joins` for what measures it;
@@ -38,10 +38,10 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PaperSource:
     """A paper or thesis, and all its items in their order."""
 
     name: str  # what `--only` takes
     cited: str  # as sections cite it
     title: str
-    items: tuple[Item, ...]
+    items: tuple[PaperItem, ...]

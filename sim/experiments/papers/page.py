@@ -9,7 +9,7 @@ from os.path import relpath
 from pathlib import Path
 
 from hullcast import sim
-from hullcast.sim.experiments.papers.items import Item, Source
+from hullcast.sim.experiments.papers.items import PaperItem, PaperSource
 from hullcast.sim.output.claims import KINDS, Claim, Section
 from hullcast.sim.output.text import markdown
 
@@ -28,17 +28,17 @@ class PapersFound:
     sections: Mapping[str, Sequence[Section]]
     failed: Mapping[str, str] = field(default_factory=dict)
 
-    def of(self, source: Source) -> list[Section]:
+    def of(self, source: PaperSource) -> list[Section]:
         """All sections about a source."""
         return [each for sections in self.sections.values() for each in sections if each.cited == source.cited]
 
-    def claims(self, source: Source, item: Item) -> list[Claim]:
+    def claims(self, source: PaperSource, item: PaperItem) -> list[Claim]:
         """What is judged of an item. Statements of our own, without words of the paper, are in the reports only."""
         return [
             claim for section in self.of(source) for claim in section.placed if claim.paper and claim.item == item.name
         ]
 
-    def shown(self, source: Source, item: Item) -> list[Section]:
+    def shown(self, source: PaperSource, item: PaperItem) -> list[Section]:
         """The sections that show an item."""
         return [
             section
@@ -46,7 +46,7 @@ class PapersFound:
             if item.name in section.items or any(claim.item == item.name for claim in section.placed)
         ]
 
-    def strays(self, sources: Iterable[Source]) -> list[str]:
+    def strays(self, sources: Iterable[PaperSource]) -> list[str]:
         """Items of claims that no registry has."""
         known = {source.cited: {item.name for item in source.items} for source in sources}
         return sorted(
@@ -60,7 +60,7 @@ class PapersFound:
         )
 
 
-def verdicts(source: Source, found: PapersFound) -> Counter[str]:
+def verdicts(source: PaperSource, found: PapersFound) -> Counter[str]:
     """How many statements, or items about which there are none, have which kind of verdict."""
     counts: Counter[str] = Counter()
     for item in source.items:
@@ -69,7 +69,7 @@ def verdicts(source: Source, found: PapersFound) -> Counter[str]:
     return counts
 
 
-def papers_text(sources: Sequence[Source], found: PapersFound, out: Path, begin: Sequence[str]) -> str:
+def papers_text(sources: Sequence[PaperSource], found: PapersFound, out: Path, begin: Sequence[str]) -> str:
     """The page in Markdown; links are relative to the folder it is in."""
     kinds = (*KINDS, *OF_ITEMS)
     counts = {source: verdicts(source, found) for source in sources}
@@ -86,7 +86,7 @@ def papers_text(sources: Sequence[Source], found: PapersFound, out: Path, begin:
     return "\n\n".join(parts) + "\n"
 
 
-def _rows(source: Source, item: Item, found: PapersFound, out: Path) -> list[list[str]]:
+def _rows(source: PaperSource, item: PaperItem, found: PapersFound, out: Path) -> list[list[str]]:
     claims, shown = found.claims(source, item), found.shown(source, item)
     see = ", ".join(dict.fromkeys([*_of_run(shown, out), *_of_code(item, out)]))
     if not claims:
@@ -103,7 +103,7 @@ def _rows(source: Source, item: Item, found: PapersFound, out: Path) -> list[lis
     return rows
 
 
-def _unjudged(item: Item, shown: Sequence[Section]) -> str:
+def _unjudged(item: PaperItem, shown: Sequence[Section]) -> str:
     """The verdict on an item without statements."""
     if item.fails:
         return REFUTED
@@ -142,7 +142,7 @@ def _of_run(sections: Iterable[Section], out: Path) -> list[str]:
     return [_link(path, path.name, out) for path in (*pictures, *tables)]
 
 
-def _of_code(item: Item, out: Path) -> list[str]:
+def _of_code(item: PaperItem, out: Path) -> list[str]:
     tests = [_link(_CODE / file, name, out) for file, name in item.tests]
     return tests + [_link(_CODE / file, file.rpartition("/")[2], out) for file in item.files]
 

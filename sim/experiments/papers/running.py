@@ -21,7 +21,7 @@ from hullcast.sim.bench.joins.benchmark import JOINS
 from hullcast.sim.experiments import studies
 from hullcast.sim.experiments.data import RealData, collected
 from hullcast.sim.experiments.figures import run_figures
-from hullcast.sim.experiments.papers.items import Source
+from hullcast.sim.experiments.papers.items import PaperSource
 from hullcast.sim.experiments.papers.page import PapersFound, papers_text
 from hullcast.sim.experiments.report import page
 from hullcast.sim.experiments.run import StepProgress
@@ -68,7 +68,7 @@ class PapersRun:
         return None
 
 
-def runs_of(sources: Sequence[Source]) -> dict[str, list[str]]:
+def runs_of(sources: Sequence[PaperSource]) -> dict[str, list[str]]:
     """What answers these sources: the parts of each run."""
     found: dict[str, list[str]] = {}
     for name, part in dict.fromkeys(run for source in sources for item in source.items for run in item.runs):
@@ -93,7 +93,7 @@ def steps_of(how: PapersRun, runs: dict[str, list[str]]) -> int:
 
 
 def run_papers(
-    sources: Sequence[Source], how: PapersRun, progress: StepProgress, *, resume: bool = False,
+    sources: Sequence[PaperSource], how: PapersRun, progress: StepProgress, *, resume: bool = False,
     make: Callable[[PapersRun, str, list[str], StepProgress], list[Section]] | None = None,
 ) -> PapersFound:  # fmt: skip
     """Run everything that these sources need, and write `papers.md` and `papers.html`. `make`: how to run one."""

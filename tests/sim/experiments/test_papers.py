@@ -14,7 +14,7 @@ from hullcast import sim
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.frame.benchmark import Benchmark, BenchSection
 from hullcast.sim.experiments.papers import SOURCES, running
-from hullcast.sim.experiments.papers.items import Item, Source
+from hullcast.sim.experiments.papers.items import PaperItem, PaperSource
 from hullcast.sim.experiments.papers.page import MISSING, REFUTED, PapersFound, papers_text, verdicts
 from hullcast.sim.experiments.papers.running import BENCH, FIGURES, PapersRun, run_papers, runs_of, steps_of
 from hullcast.sim.experiments.studies import parts, studies
@@ -51,7 +51,7 @@ def test_every_item_is_there_once_and_points_to_something() -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=lambda source: source.name)
-def test_numbers_have_no_gaps(source: Source) -> None:
+def test_numbers_have_no_gaps(source: PaperSource) -> None:
     """Nothing between the first and the last of a kind is left out."""
     numbers: dict[tuple[str, str], set[int]] = {}
     for item in source.items:
@@ -97,17 +97,17 @@ def test_what_code_calls_an_item_is_one_and_what_it_measures_is_named_there(run:
 
 # -- the page --------------------------------------------------------------------------------------------------
 
-TOY = Source(
+TOY = PaperSource(
     "toy",
     "Toy (1999)",
     "T. Toy, Doubling, 1999",
     (
-        Item("Figure 1", "It doubles.", "toys:one"),
-        Item("Figure 2", "A curve.", "toys:one"),
-        Item("Figure 3", "Not asked for.", "others:two", "needs data"),
-        Item("Theorem 1", "It always doubles.", "tests/sim/experiments/test_papers.py::test_numbers_have_no_gaps"),
-        Item("Theorem 2", "It triples.", "tests/sim/experiments/test_papers.py::test_x", fails="it doubles"),
-        Item("Table 1", "Notation.", why="nothing to measure"),
+        PaperItem("Figure 1", "It doubles.", "toys:one"),
+        PaperItem("Figure 2", "A curve.", "toys:one"),
+        PaperItem("Figure 3", "Not asked for.", "others:two", "needs data"),
+        PaperItem("Theorem 1", "It always doubles.", "tests/sim/experiments/test_papers.py::test_numbers_have_no_gaps"),
+        PaperItem("Theorem 2", "It triples.", "tests/sim/experiments/test_papers.py::test_x", fails="it doubles"),
+        PaperItem("Table 1", "Notation.", why="nothing to measure"),
     ),
 )
 CLAIMS = [
@@ -208,15 +208,15 @@ def test_sections_of_the_benchmark_are_steps_that_are_not_repeated(
 ) -> None:
     runs = []
 
-    def measured(settings: Item, tick: object) -> Item:
+    def measured(settings: PaperItem, tick: object) -> PaperItem:
         runs.append(settings)
         return settings
 
     claim = replace(CLAIMS[1], item="Figure 4.9", draws=(1, 3))
-    section: BenchSection[Item, Item] = BenchSection(
+    section: BenchSection[PaperItem, PaperItem] = BenchSection(
         "toy", "doubles", measured, lambda found: (), lambda found: [claim]
     )
-    toy = Item("seed", "")  # any dataclass without a seed
+    toy = PaperItem("seed", "")  # any dataclass without a seed
     bench = Benchmark(name="joins", about="", description="", quick_about="", full=toy, quick=toy, sections=(section,))
     monkeypatch.setattr(running, "JOINS", bench)
     for _ in range(2):
