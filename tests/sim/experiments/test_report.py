@@ -140,12 +140,12 @@ def test_the_share_of_changes_stands_beside_the_thesis_s() -> None:
 @pytest.mark.parametrize(
     ("placement", "most", "verdict"),
     [
-        ("can", 9, "holds"),
-        ("can", 10, "does not hold, because one event made a broker send 10 frames"),
+        ("can", 10, "holds"),
+        ("can", 11, "does not hold, because one event made a broker send 11 frames"),
         ("tree-random", 9, "by construction: in a tree no broker sends more frames than it has children, 9 at most"),
     ],
 )
-def test_node_stress_is_below_10_and_in_a_tree_it_must_be(placement: str, most: int, verdict: str) -> None:
+def test_node_stress_is_never_above_10_and_in_a_tree_it_cannot_be(placement: str, most: int, verdict: str) -> None:
     line = a_line(1.0, placement, "S-CN", 50.0)
     line = replace(line, cost=replace(line.cost, node_stress_max=most))
     assert stress_claim(line, fanout=9).verdict.startswith(verdict)
@@ -220,16 +220,16 @@ def test_tables_give_the_median_of_the_draws_and_where_they_go() -> None:
 def test_statements_of_several_networks_are_judged_for_each() -> None:
     lines = [
         replace(line, draw=draw)
-        for draw, net in enumerate((900.0, 300.0, 950.0))
+        for draw, net in enumerate((600.0, 300.0, 550.0))
         for line in lines_of(CURVES | {"CN": [net, net]}, [1.0, 2.0])
     ]
     found = judged(lines, affected_claims, "a workload")
     close = next(claim for claim in found if "close to 10x" in claim.statement)
     assert (close.draws, close.holds, close.workload) == ((2, 3), False, "a workload")
-    assert close.ours == "15.0x to 18.0x (lean 5.8x to 7.0x) [5.0x .. 15.8x]"
+    assert close.ours == "9.2x to 11.0x (lean 3.5x to 4.2x) [5.0x .. 12.0x]"
     text = report(section=a_section(found))
-    assert "**15.0x to 18.0x (lean 5.8x to 7.0x) [5.0x .. 15.8x]** (2 of 3)" in text
-    assert "- Holds in some draws only: *S-CN is close to 10x below CN (at least 8x)*, because" in text
+    assert "**9.2x to 11.0x (lean 3.5x to 4.2x) [5.0x .. 12.0x]** (2 of 3)" in text
+    assert "- Holds in some draws only: *S-CN is close to 10x below CN (8x to 12.5x)*, because" in text
 
 
 def test_the_time_of_a_pass_is_shared_by_its_networks() -> None:
