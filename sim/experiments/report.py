@@ -6,6 +6,8 @@ file and nothing from the network.
 
 from __future__ import annotations
 
+import itertools
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -166,14 +168,22 @@ h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #
 img { max-width: 100%; height: auto; }
 .table { overflow-x: auto; margin: 1rem 0; } table { border-collapse: collapse; font-size: .88rem; }
 th, td { border: 1px solid #ddd; padding: .3rem .55rem; text-align: left; vertical-align: top; }
-th { background: #f5f5f5; } code { background: #f5f5f5; padding: 0 .2rem; }
+th { background: #f5f5f5; } td a { overflow-wrap: anywhere; } code { background: #f5f5f5; padding: 0 .2rem; }
 """
+
+
+def anchor(title: str) -> str:
+    """What a link to a heading names, here and where Markdown is shown."""
+    return "-".join(re.findall(r"[a-z0-9]+", title.lower()))
 
 
 def page(text: str, pictures: Mapping[str, bytes]) -> str:
     """A report's Markdown as one HTML page; `pictures` are PNG files by the names that the text has for them."""
     markdown_it = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = markdown_it.parse(text)
+    for token, inside in itertools.pairwise(tokens):
+        if token.type == "heading_open":
+            token.attrSet("id", anchor(inside.content))
     for token in tokens:
         for child in token.children or ():
             if child.type == "image":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hullcast import sim
 from hullcast.sim.experiments.papers.items import PaperItem, PaperSource
+from hullcast.sim.experiments.report import anchor
 from hullcast.sim.output.claims import KINDS, Claim, Section
 from hullcast.sim.output.text import markdown
 
@@ -75,7 +76,9 @@ def papers_text(sources: Sequence[PaperSource], found: PapersFound, out: Path, b
     counts = {source: verdicts(source, found) for source in sources}
     table = [["source", "items", *kinds]]
     for source, of in counts.items():
-        table.append([f"[{source.cited}](#{source.name})", str(len(source.items)), *(str(of[kind]) for kind in kinds)])
+        table.append(
+            [f"[{source.cited}](#{anchor(source.cited)})", str(len(source.items)), *(str(of[kind]) for kind in kinds)]
+        )
     parts = [*begin, "## Verdicts", markdown(table)]
     parts += [f"- **{name} failed**: {why} (`{name}-failure.txt`)" for name, why in found.failed.items()]
     parts += [f"- **Not in the registry**: {stray}" for stray in found.strays(sources)]
@@ -95,11 +98,11 @@ def _rows(source: PaperSource, item: PaperItem, found: PapersFound, out: Path) -
             ours = ours or "; ".join(found.failed[name] for name, _ in item.runs if name in found.failed)
         return [[f"**{item.name}**", item.says, ours, f"**{verdict}**" if verdict == REFUTED else verdict, see]]
     counts = Counter(claim.kind for claim in claims)
-    told = ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]) if len(claims) > 1 else ""
+    told = ", ".join(f"{kind}: {counts[kind]}" for kind in KINDS if counts[kind]) if len(claims) > 1 else ""
     rows = [[f"**{item.name}**", item.says, item.why, told, see]]
     for said, statement in dict.fromkeys((claim.paper, claim.statement) for claim in claims):
         mine = [claim for claim in claims if (claim.paper, claim.statement) == (said, statement)]
-        rows.append(["", f"{said}: {statement}", _listed(mine), _verdict(mine), ""])
+        rows.append(["", f"{statement} (paper: {said})", _listed(mine), _verdict(mine), ""])
     return rows
 
 

@@ -131,9 +131,9 @@ def test_every_item_has_a_row_and_every_statement_of_the_paper_one_below_it(tmp_
     found = found_in(tmp_path, Claim("", "unheard of", "1x", True, item="Figure 9", paper="1"))
     text = papers_text([TOY], found, tmp_path, ["# All"])
     for row in (
-        "| **Figure 1** | It doubles. |  | 1 holds, 1 does not hold, 1 by construction | [curve.png](toys/curve.png) |",
-        "|  | twice: by 2x | a: 2.0x; b: 1.5x | a: holds. b: **does not hold, because it is slow** |  |",
-        "|  | yes: at all | yes | *by construction: it cannot else* |  |",
+        "| **Figure 1** | It doubles. |  | holds: 1, does not hold: 1, by construction: 1 | [curve.png](toys/curve.png) |",
+        "|  | by 2x (paper: twice) | a: 2.0x; b: 1.5x | a: holds. b: **does not hold, because it is slow** |  |",
+        "|  | at all (paper: yes) | yes | *by construction: it cannot else* |  |",
         "| **Figure 2** | A curve. |  | drawn | [curve.png](toys/curve.png) |",
         "| **Figure 3** | Not asked for. | needs data | not measured in this run |  |",
         "| **Theorem 2** | It triples. | it doubles | **does not hold as stated** |",
@@ -185,7 +185,9 @@ def test_a_study_that_fails_does_not_lose_the_page(tmp_path: Path) -> None:
     assert "no way" in (how.out / "others-failure.txt").read_text()
     page = (how.out / "papers.html").read_text()
     assert "<strong>others failed</strong>" in page
-    assert "twice: by 2x" in page
+    assert "by 2x (paper: twice)" in page
+    assert '<a href="#toy-1999">' in page
+    assert '<h2 id="toy-1999">' in page
     with pytest.raises(UsageError, match="not empty"):
         run_papers([TOY], how, Told(), make=make)
     fails.clear()

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     with continuable(arguments.out), steps_bar(console, steps_of(how, runs_of(sources))) as progress:
         found = run_papers(sources, how, progress, resume=arguments.resume)
     for source in sources:
-        told = ", ".join(f"{count} {kind}" for kind, count in verdicts(source, found).items())
+        told = ", ".join(f"{kind} {count}" for kind, count in verdicts(source, found).most_common())
         console.print(f"[bold]{source.cited}[/]: {told}")
     for name, why in found.failed.items():
         console.print(f"[red]{name} failed[/]: {why}", soft_wrap=True)
