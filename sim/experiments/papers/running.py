@@ -109,11 +109,12 @@ def run_papers(
         trace.unlink(missing_ok=True)
         try:
             sections[name] = (make or _made)(how, name, asked, _Named(name, progress))
-        except UsageError:  # to be put right by the user; what was found is still there
-            raise
         except Exception as error:  # noqa: BLE001  # one run reports its own death, and the page says so
-            failed[name] = f"{type(error).__name__}: {error}".partition("\n")[0]
+            told = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
+            failed[name] = told.partition("\n")[0]
             trace.write_text(traceback.format_exc())
+    if not sections:  # and a page that is there stays as it is
+        raise UsageError("nothing could be run: " + "; ".join(f"{name}: {why}" for name, why in failed.items()))
     found = PapersFound(sections, failed)
     text = papers_text(sources, found, how.out, _begin(how))
     Place(how.out / f"{NAME}.html").write_text(page(text, {}))

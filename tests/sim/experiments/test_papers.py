@@ -190,6 +190,9 @@ def test_a_study_that_fails_does_not_lose_the_page(tmp_path: Path) -> None:
     assert '<h2 id="toy-1999">' in page
     with pytest.raises(UsageError, match="not empty"):
         run_papers([TOY], how, Told(), make=make)
+    with pytest.raises(UsageError, match="nothing could be run: others: ValueError: no way"):
+        run_papers([replace(TOY, items=TOY.items[2:3])], how, Told(), make=make, resume=True)
+    assert "by 2x (paper: twice)" in (how.out / "papers.md").read_text(), "the page stays"
     fails.clear()
     assert not run_papers([TOY], how, Told(), make=make, resume=True).failed
     assert not (how.out / "others-failure.txt").exists()
