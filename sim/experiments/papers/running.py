@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from importlib import import_module
@@ -94,7 +94,7 @@ def steps_of(how: PapersRun, runs: dict[str, list[str]]) -> int:
 
 def run_papers(
     sources: Sequence[PaperSource], how: PapersRun, progress: StepProgress, *, resume: bool = False,
-    make: Callable[[PapersRun, str, list[str], StepProgress], list[Section]] | None = None,
+    make: Callable[[PapersRun, str, list[str], StepProgress], Iterable[Section]] | None = None,
 ) -> PapersFound:  # fmt: skip
     """Run everything that these sources need, and write `papers.md` and `papers.html`. `make`: how to run one."""
     runs = runs_of(sources)
@@ -107,13 +107,14 @@ def run_papers(
     for name, asked in runs.items():
         trace = how.out / f"{name}-failure.txt"
         trace.unlink(missing_ok=True)
+        sections[name] = []
         try:
-            sections[name] = (make or _made)(how, name, asked, _Named(name, progress))
+            sections[name].extend((make or _made)(how, name, asked, _Named(name, progress)))
         except Exception as error:  # noqa: BLE001  # one run reports its own death, and the page says so
             told = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
             failed[name] = told.partition("\n")[0]
             trace.write_text(traceback.format_exc())
-    if not sections:  # and a page that is there stays as it is
+    if not any(sections.values()):  # and a page that is there stays as it is
         raise UsageError("nothing could be run: " + "; ".join(f"{name}: {why}" for name, why in failed.items()))
     found = PapersFound(sections, failed)
     text = papers_text(sources, found, how.out, _begin(how))
@@ -122,7 +123,7 @@ def run_papers(
     return found
 
 
-def _made(how: PapersRun, name: str, asked: list[str], progress: StepProgress) -> list[Section]:
+def _made(how: PapersRun, name: str, asked: list[str], progress: StepProgress) -> Iterable[Section]:
     out = how.out / name
     if name == BENCH:
         return _joins(out, how, progress)
@@ -138,10 +139,10 @@ def _made(how: PapersRun, name: str, asked: list[str], progress: StepProgress) -
     return run_study(study, out, progress, only=[part for part in asked if part in there], **given).sections  # type: ignore[arg-type]  # one dict of all
 
 
-def _joins(out: Path, how: PapersRun, progress: StepProgress) -> list[Section]:
-    """The benchmark's sections, each a step."""
+def _joins(out: Path, how: PapersRun, progress: StepProgress) -> Iterator[Section]:
+    """The benchmark's sections, each a step; then a RuntimeError if any failed."""
     settings = JOINS.settings(quick=how.quick, seed=how.seed)
-    found = []
+    failed: dict[str, Exception] = {}
     with RunFolder(out, {"benchmark": JOINS.name, "settings": asdict(settings)}, resume=True) as folder:
         for section in JOINS.sections:
             if section.name == OURS:
@@ -162,12 +163,17 @@ def _joins(out: Path, how: PapersRun, progress: StepProgress) -> list[Section]:
                 (place / "claims.json").write_text(json.dumps(claims, indent=1))
 
             progress.begin(section.name)
-            place = folder.step(section.name, {}, measure).local
+            try:
+                place = folder.step(section.name, {}, measure).local
+            except Exception as error:  # noqa: BLE001  # the others are not in vain
+                failed[section.name] = error
+                continue
             claims = [_claim(told) for told in json.loads((place / "claims.json").read_text())]
             pictures = {path.stem: path for path in sorted(place.glob("*.png"))}
             about = (section.name, section.about, JOINS.head(settings), "", claims, [place / "measured.json"], pictures)
-            found.append(Section(*about, cited=PAPER.cited))
-    return found
+            yield Section(*about, cited=PAPER.cited)
+    for error in failed.values():
+        raise RuntimeError("; ".join(f"{name}: {why!r}" for name, why in failed.items())) from error
 
 
 def _claim(told: dict[str, Any]) -> Claim:

@@ -131,7 +131,7 @@ def test_every_item_has_a_row_and_every_statement_of_the_paper_one_below_it(tmp_
     found = found_in(tmp_path, Claim("", "unheard of", "1x", True, item="Figure 9", paper="1"))
     text = papers_text([TOY], found, tmp_path, ["# All"])
     for row in (
-        "| **Figure 1** | It doubles. |  | holds: 1, does not hold: 1, by construction: 1 | [curve.png](toys/curve.png) |",
+        "| **Figure 1** | It doubles. |  | holds: 1, does not hold: 1, by construction: 1 | [curve.png](toys/curve.",
         "|  | by 2x (paper: twice) | a: 2.0x; b: 1.5x | a: holds. b: **does not hold, because it is slow** |  |",
         "|  | at all (paper: yes) | yes | *by construction: it cannot else* |  |",
         "| **Figure 2** | A curve. |  | drawn | [curve.png](toys/curve.png) |",
@@ -217,15 +217,22 @@ def test_sections_of_the_benchmark_are_steps_that_are_not_repeated(
         runs.append(settings)
         return settings
 
+    def broken(settings: PaperItem, tick: object) -> PaperItem:
+        raise KeyError("a colour")
+
     claim = replace(CLAIMS[1], item="Figure 4.9", draws=(1, 3))
     section: BenchSection[PaperItem, PaperItem] = BenchSection(
         "toy", "doubles", measured, lambda found: (), lambda found: [claim]
     )
+    sections = (replace(section, name="broken", run=broken), section)
     toy = PaperItem("seed", "")  # any dataclass without a seed
-    bench = Benchmark(name="joins", about="", description="", quick_about="", full=toy, quick=toy, sections=(section,))
+    bench = Benchmark(name="joins", about="", description="", quick_about="", full=toy, quick=toy, sections=sections)
     monkeypatch.setattr(running, "JOINS", bench)
     for _ in range(2):
-        [found] = running._joins(tmp_path / "joins", PapersRun(tmp_path), Told())
+        sections_found = running._joins(tmp_path / "joins", PapersRun(tmp_path), Told())
+        found = next(sections_found)
+        with pytest.raises(RuntimeError, match="broken: KeyError"):
+            next(sections_found)
     assert len(runs) == 1
     assert [(of.ours, of.kind, of.item) for of in found.claims] in (
         [("1.5x", "holds in some draws", "Figure 4.9")],
