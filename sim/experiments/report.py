@@ -168,7 +168,8 @@ h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #
 img { max-width: 100%; height: auto; }
 .table { overflow-x: auto; margin: 1rem 0; } table { border-collapse: collapse; font-size: .88rem; }
 th, td { border: 1px solid #ddd; padding: .3rem .55rem; text-align: left; vertical-align: top; }
-th { background: #f5f5f5; } td a { overflow-wrap: anywhere; } code { background: #f5f5f5; padding: 0 .2rem; }
+th { background: #f5f5f5; } td:has(a) { overflow-wrap: anywhere; min-width: 12rem; }
+code { background: #f5f5f5; padding: 0 .2rem; }
 """
 
 
@@ -177,8 +178,9 @@ def anchor(title: str) -> str:
     return "-".join(re.findall(r"[a-z0-9]+", title.lower()))
 
 
-def page(text: str, pictures: Mapping[str, bytes]) -> str:
-    """A report's Markdown as one HTML page; `pictures` are PNG files by the names that the text has for them."""
+def page(text: str, pictures: Mapping[str, bytes], style: str = "") -> str:
+    """A report's Markdown as one HTML page; `pictures` are PNG files by the names that the text has for them, `style`
+    is what it looks like besides."""
     markdown_it = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = markdown_it.parse(text)
     for token, inside in itertools.pairwise(tokens):
@@ -194,6 +196,6 @@ def page(text: str, pictures: Mapping[str, bytes]) -> str:
     title = escape(text.partition("\n")[0].lstrip("# "))
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
-        f'<meta name="viewport" content="width=device-width">\n<style>{_STYLE}</style>\n</head>\n'
+        f'<meta name="viewport" content="width=device-width">\n<style>{_STYLE}{style}</style>\n</head>\n'
         f"<body>\n{body}</body>\n</html>\n"
     )

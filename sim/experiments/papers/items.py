@@ -17,6 +17,7 @@ class PaperItem:
     says: str  # what the source shows or claims, in a sentence
     where: str = ""
     why: str = ""  # what there is to know beside these places, or why there are none
+    needs: str = ""  # what a run may lack that measures it
     fails: str = ""  # why it does not hold as it is stated, where a test shows that
 
     @property

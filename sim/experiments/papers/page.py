@@ -19,6 +19,8 @@ REFUTED, TESTED, DRAWN, NOTHING, MISSING = (
     "does not hold as stated", "checked by a test", "drawn", "nothing to measure", "not measured in this run"
 )  # fmt: skip
 OF_ITEMS = (REFUTED, TESTED, DRAWN, NOTHING, MISSING)
+#: Of the page: room for words.
+STYLE = "body { max-width: 90rem; } td:nth-child(2):not(:has(a)) { min-width: 18rem; }"
 _CODE = Path(sim.__file__).parents[1]
 
 
@@ -95,7 +97,7 @@ def _rows(source: PaperSource, item: PaperItem, found: PapersFound, out: Path) -
     if not claims:
         verdict, ours = _unjudged(item, shown), item.fails or item.why
         if verdict == MISSING:
-            ours = ours or "; ".join(found.failed[name] for name, _ in item.runs if name in found.failed)
+            ours = item.needs or "; ".join(found.failed[name] for name, _ in item.runs if name in found.failed)
         return [[f"**{item.name}**", item.says, ours, f"**{verdict}**" if verdict == REFUTED else verdict, see]]
     counts = Counter(claim.kind for claim in claims)
     told = ", ".join(f"{kind}: {counts[kind]}" for kind in KINDS if counts[kind]) if len(claims) > 1 else ""
@@ -146,7 +148,8 @@ def _of_run(sections: Iterable[Section], out: Path) -> list[str]:
 
 
 def _of_code(item: PaperItem, out: Path) -> list[str]:
-    tests = [_link(_CODE / file, name, out) for file, name in item.tests]
+    told = [name.removeprefix("test_").replace("_", " ") for _, name in item.tests]  # the names of tests are sentences
+    tests = [_link(_CODE / file, f"test: {name}", out) for (file, _), name in zip(item.tests, told, strict=True)]
     return tests + [_link(_CODE / file, file.rpartition("/")[2], out) for file in item.files]
 
 

@@ -22,7 +22,7 @@ from hullcast.sim.experiments import studies
 from hullcast.sim.experiments.data import RealData, collected
 from hullcast.sim.experiments.figures import run_figures
 from hullcast.sim.experiments.papers.items import PaperSource
-from hullcast.sim.experiments.papers.page import PapersFound, papers_text
+from hullcast.sim.experiments.papers.page import STYLE, PapersFound, papers_text
 from hullcast.sim.experiments.report import page
 from hullcast.sim.experiments.run import StepProgress
 from hullcast.sim.experiments.steps import RunFolder
@@ -118,7 +118,7 @@ def run_papers(
         raise UsageError("nothing could be run: " + "; ".join(f"{name}: {why}" for name, why in failed.items()))
     found = PapersFound(sections, failed)
     text = papers_text(sources, found, how.out, _begin(how))
-    Place(how.out / f"{NAME}.html").write_text(page(text, {}))
+    Place(how.out / f"{NAME}.html").write_text(page(text, {}, STYLE))
     Place(how.out / f"{NAME}.md").write_text(text)
     return found
 

@@ -104,7 +104,7 @@ TOY = PaperSource(
     (
         PaperItem("Figure 1", "It doubles.", "toys:one"),
         PaperItem("Figure 2", "A curve.", "toys:one"),
-        PaperItem("Figure 3", "Not asked for.", "others:two", "needs data"),
+        PaperItem("Figure 3", "Not asked for.", "others:two", needs="needs data"),
         PaperItem("Theorem 1", "It always doubles.", "tests/sim/experiments/test_papers.py::test_numbers_have_no_gaps"),
         PaperItem("Theorem 2", "It triples.", "tests/sim/experiments/test_papers.py::test_x", fails="it doubles"),
         PaperItem("Table 1", "Notation.", why="nothing to measure"),
@@ -142,7 +142,7 @@ def test_every_item_has_a_row_and_every_statement_of_the_paper_one_below_it(tmp_
         "- **Not in the registry**: Toy (1999): Figure 9",
     ):
         assert row in text
-    assert "| **Theorem 1** | It always doubles. |  | checked by a test | [test_numbers_have_no_gaps](" in text
+    assert "| **Theorem 1** | It always doubles. |  | checked by a test | [test: numbers have no gaps](" in text
     assert "gladly" not in text
     assert verdicts(TOY, found) == {
         "holds": 1, "does not hold": 1, "by construction": 1, "drawn": 1, MISSING: 1, "checked by a test": 1,
