@@ -20,7 +20,7 @@ REFUTED, TESTED, DRAWN, NOTHING, MISSING = (
 )  # fmt: skip
 OF_ITEMS = (REFUTED, TESTED, DRAWN, NOTHING, MISSING)
 #: Of the page: room for words.
-STYLE = "body { max-width: 90rem; } td:nth-child(2):not(:has(a)) { min-width: 18rem; }"
+STYLE = "body { max-width: 90rem; } td:nth-child(2):nth-last-child(4) { min-width: 18rem; }"
 _CODE = Path(sim.__file__).parents[1]
 
 
