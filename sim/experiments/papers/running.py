@@ -172,8 +172,8 @@ def _joins(out: Path, how: PapersRun, progress: StepProgress) -> Iterator[Sectio
             pictures = {path.stem: path for path in sorted(place.glob("*.png"))}
             about = (section.name, section.about, JOINS.head(settings), "", claims, [place / "measured.json"], pictures)
             yield Section(*about, cited=PAPER.cited)
-    for error in failed.values():
-        raise RuntimeError("; ".join(f"{name}: {why!r}" for name, why in failed.items())) from error
+    for first in failed.values():
+        raise RuntimeError("; ".join(f"{name}: {why!r}" for name, why in failed.items())) from first
 
 
 def _claim(told: dict[str, Any]) -> Claim:
