@@ -23,6 +23,7 @@ from numba.core.dispatcher import Dispatcher
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.broker.index.a2b import A2BTree
+from hullcast.broker.index.grouping import Grouping
 from hullcast.broker.joins.costs import Facts
 from hullcast.broker.joins.hotspots import large_groups
 from hullcast.broker.joins.join_first import JoinFirst
@@ -196,6 +197,13 @@ def run_standing_joins() -> None:
     joins.partners(0, tree, row, 1)
 
 
+def run_groups() -> None:
+    """Combinations of two columns, numbered and forgotten."""
+    groups = Grouping(2)
+    groups.numbers([np.arange(3.0), np.zeros(3)], 3)
+    groups.sweep(np.zeros(1))
+
+
 def run_planner() -> None:
     """Plans of joins, chosen for a row; enough ranges that not all of their ends get a bucket."""
     ends, zero = np.arange(400.0), np.zeros(1)
@@ -240,7 +248,7 @@ def run_knapsack() -> None:
     assert packed(positions, 70).work
 
 
-BESIDE_TREES = (run_standing_joins, run_planner, run_knapsack)
+BESIDE_TREES = (run_groups, run_standing_joins, run_planner, run_knapsack)
 BESIDE_MATCHING = (run_newest, run_streams, run_log, run_operators, warm_node)
 PARTS = (run_trees, run_matching)
 

@@ -6,6 +6,8 @@ file and nothing from the network.
 
 from __future__ import annotations
 
+import itertools
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -70,7 +72,7 @@ def _section(section: Section, cited: str) -> list[str]:
     parts += [f"{section.cited or cited}: {section.paper}"] if section.paper else []
     parts += [f"Ours: {section.told}."] if section.claims else []
     parts += [f"![{alt}]({path.name})" for alt, path in section.pictures.items()]
-    parts += [_statements(section.claims)] if section.claims else []
+    parts += [_statements(section.placed)] if section.claims else []
     parts += _reasons(section.claims)
     parts += [markdown(figures) for figures in section.figures]
     parts += [f"- {note}" for note in section.notes]
@@ -83,15 +85,21 @@ def _statements(claims: Sequence[Claim]) -> str:
     """A row for each statement, a column for each subject; where there are several workloads they share a cell."""
     columns = list(dict.fromkeys(claim.subject for claim in claims))
     workloads = list(dict.fromkeys(claim.workload for claim in claims))
+    told = [name for name in ("item", "paper") if any(getattr(claim, name) for claim in claims)]
     if columns == [""]:
-        verdicts = [[claim.statement, claim.ours, claim.verdict] for claim in claims]
-        return markdown([["statement", "ours", "verdict"], *verdicts])
-    rows = [["statement" if workloads == [""] else f"statement ({' / '.join(workloads)})", *columns]]
+        verdicts = [[claim.statement, *_listed([claim], told), claim.ours, claim.verdict] for claim in claims]
+        return markdown([["statement", *told, "ours", "verdict"], *verdicts])
+    rows = [["statement" if workloads == [""] else f"statement ({' / '.join(workloads)})", *told, *columns]]
     for statement in dict.fromkeys(claim.statement for claim in claims):
         mine = [claim for claim in claims if claim.statement == statement]
         cells = [" / ".join(_cell(claim) for claim in mine if claim.subject == column) for column in columns]
-        rows.append([statement, *cells])
+        rows.append([statement, *_listed(mine, told), *cells])
     return markdown(rows)
+
+
+def _listed(claims: Sequence[Claim], names: Sequence[str]) -> list[str]:
+    """What these claims have under each of the names, each once."""
+    return [", ".join(dict.fromkeys(filter(None, (getattr(claim, name) for claim in claims)))) for name in names]
 
 
 def _cell(claim: Claim) -> str:
@@ -160,14 +168,24 @@ h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #
 img { max-width: 100%; height: auto; }
 .table { overflow-x: auto; margin: 1rem 0; } table { border-collapse: collapse; font-size: .88rem; }
 th, td { border: 1px solid #ddd; padding: .3rem .55rem; text-align: left; vertical-align: top; }
-th { background: #f5f5f5; } code { background: #f5f5f5; padding: 0 .2rem; }
+th { background: #f5f5f5; } td:has(a) { overflow-wrap: anywhere; min-width: 12rem; }
+code { background: #f5f5f5; padding: 0 .2rem; }
 """
 
 
-def page(text: str, pictures: Mapping[str, bytes]) -> str:
-    """A report's Markdown as one HTML page; `pictures` are PNG files by the names that the text has for them."""
+def anchor(title: str) -> str:
+    """What a link to a heading names, here and where Markdown is shown."""
+    return "-".join(re.findall(r"[a-z0-9]+", title.lower()))
+
+
+def page(text: str, pictures: Mapping[str, bytes], style: str = "") -> str:
+    """A report's Markdown as one HTML page; `pictures` are PNG files by the names that the text has for them, `style`
+    is what it looks like besides."""
     markdown_it = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = markdown_it.parse(text)
+    for token, inside in itertools.pairwise(tokens):
+        if token.type == "heading_open":
+            token.attrSet("id", anchor(inside.content))
     for token in tokens:
         for child in token.children or ():
             if child.type == "image":
@@ -178,6 +196,6 @@ def page(text: str, pictures: Mapping[str, bytes]) -> str:
     title = escape(text.partition("\n")[0].lstrip("# "))
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
-        f'<meta name="viewport" content="width=device-width">\n<style>{_STYLE}</style>\n</head>\n'
+        f'<meta name="viewport" content="width=device-width">\n<style>{_STYLE}{style}</style>\n</head>\n'
         f"<body>\n{body}</body>\n</html>\n"
     )

@@ -8,7 +8,7 @@ to those that are there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -75,8 +75,10 @@ def run_study(
                 name = "-".join(filter(None, (part.name, f"seed-{each}")))
                 place = run.step(name, {"points": points}, partial(measured.fill, each))
                 rows += read_rows(place / "rows.parquet")
-            write_rows(rows, folder.folder / _table(study, part.name))
-            sections += part.sections(Sweep(rows), folder.folder)
+            table = folder.folder / _table(study, part.name)
+            write_rows(rows, table)
+            found = part.sections(Sweep(rows), folder.folder)
+            sections += [replace(section, tables=section.tables or [table]) for section in found]
         left_out = [f"{part} (not asked for)" for part in parts_of(study, quick) if part not in parts]
         if study.data is not None and study.folder is None:
             left_out.append(f"{study.data.called} (not given; name their folder with --data)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import ClassVar
 
 import numpy as np
@@ -70,10 +71,19 @@ class BandSequences:
         """How many that are, for each arrival."""
         return self._found(tree, arrivals, False)[0]
 
-    def _found(self, tree: Floats, arrivals: Arrivals, listed: bool) -> tuple[Ints, Ints, Ints]:
+    def reached(self, tree: Floats, arrivals: Arrivals) -> Ints:
+        """In how many places of sequences the affected ranges begin, for each arrival: O(tau (log m + log n)).
+
+        To read them off from there is part of the output, one step for each.
+        """
+        return self._found(tree, arrivals, False, 1)[0]
+
+    def _found(
+        self, tree: Floats, arrivals: Arrivals, listed: bool, most: int = sys.maxsize
+    ) -> tuple[Ints, Ints, Ints]:
         found = self._partition.groups()
         groups = np.array([found.numbers, shared_points(found), found.sizes])
-        return _by_sequences(tree, *arrivals, groups, self._left.memory, self._right.memory, listed)
+        return _by_sequences(tree, *arrivals, groups, self._left.memory, self._right.memory, listed, most)
 
     def check(self) -> None:
         """Verify the partition and both sequences, and that each range is in the one of its group."""
@@ -103,8 +113,17 @@ def _put(m: Floats, leaf_of: Ints, ids: Ints, groups: Ints, xs: Floats, ys: Floa
 
 @kernel
 def _by_sequences(
-    m: Floats, groups: Floats, offsets: Floats, xs: Floats, found: Floats, left: Floats, right: Floats, listed: bool
+    m: Floats,
+    groups: Floats,
+    offsets: Floats,
+    xs: Floats,
+    found: Floats,
+    left: Floats,
+    right: Floats,
+    listed: bool,
+    most: int,
 ) -> tuple[Ints, Ints, Ints]:
+    """At most so many of each sequence are read, where they are not listed."""
     counts = np.zeros(len(xs), np.int64)
     of, ids, used = np.empty(64, np.int64), np.empty(64, np.int64), 0
     for arrival in range(len(xs)):
@@ -115,19 +134,21 @@ def _by_sequences(
             number = found[0, k]
             s1, s2 = beside(m, group, offset, found[1, k])
             if s1 == s2 and not listed:
-                counts[arrival] += int(found[2, k])
+                counts[arrival] += min(int(found[2, k]), most)
                 continue
             sequence, end = left, np.inf if s1 == s2 else s1
             for side in range(1 if s1 == s2 else 2):
                 if side == 1:
                     sequence, end = right, -s2
                 leaf, i = seek(sequence, number, -np.inf, -np.inf)
-                while leaf >= 0:
+                seen = 0
+                while leaf >= 0 and seen < most:
                     if i == sequence[leaf + COUNT]:
                         leaf, i = int(sequence[leaf + NEXT]), 0
                         continue
                     if sequence[leaf + GROUP + i] != number or not sequence[leaf + X + i] <= end:
                         break
+                    seen += 1
                     if side == 0 or not sequence[leaf + Y + i] <= s1:  # those have been named
                         counts[arrival] += 1
                         if listed:

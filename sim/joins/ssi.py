@@ -10,7 +10,7 @@ from hullcast.broker.joins.hotspots import SCATTERED, HotspotTracker
 from hullcast.broker.joins.plan import Y_HIGH, Y_LOW, Arrivals, RectangleTable, has_partners
 from hullcast.network.compiled import kernel
 from hullcast.network.matching.index import PointIndex
-from hullcast.network.matching.search import STACK, report
+from hullcast.network.matching.search import STACK, count, report
 from hullcast.network.matching.tree import Tree, longer
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.sim.joins.beside import beside, shared_points
@@ -60,8 +60,15 @@ class SjHotspot:
 
     def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
         """(arrival, id) of each query that gets a row."""
+        return self._found(tree, arrivals, True)[1:]
+
+    def count_affected(self, tree: Floats, arrivals: Arrivals) -> Ints:
+        """How many that are, for each arrival. Those of hot groups are not listed: their number costs nothing."""
+        return self._found(tree, arrivals, False)[0]
+
+    def _found(self, tree: Floats, arrivals: Arrivals, listed: bool) -> tuple[Ints, Ints, Ints]:
         indexes = (self._grouped.arrays, self._scattered.arrays)
-        return _affected(self._points, *indexes, self._rectangles.rows, tree, *arrivals)
+        return _affected(self._points, *indexes, self._rectangles.rows, tree, *arrivals, listed)
 
     @property
     def sizes(self) -> Ints:
@@ -104,9 +111,11 @@ def _affected(
     groups: Floats,
     offsets: Floats,
     xs: Floats,
-) -> tuple[Ints, Ints]:
+    listed: bool,
+) -> tuple[Ints, Ints, Ints]:
     low, high, stack = np.full(2, -np.inf), np.full(2, np.inf), np.empty(STACK, np.int64)
-    lows, highs = np.full(5, -np.inf), np.full(5, np.inf)
+    lows, highs, every = np.full(5, -np.inf), np.full(5, np.inf), len(tree.place_of)
+    counts = np.zeros(len(xs), np.int64)
     of, ids, used = np.empty(64, np.int64), np.empty(64, np.int64), 0
     for arrival in range(len(xs)):
         group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
@@ -118,18 +127,30 @@ def _affected(
             highs[0], lows[1], lows[4], highs[4] = x, x, points[0, k], points[0, k]
             if not np.isnan(q1):
                 highs[2], lows[3] = q1, q1
-                ids, used = report(tree, lows, highs, ids, used, stack)
+                if listed:
+                    ids, used = report(tree, lows, highs, ids, used, stack)
+                else:
+                    counts[arrival] += count(tree, lows, highs, stack, every)
             if q2 > q1 or (np.isnan(q1) and not np.isnan(q2)):
                 highs[2], lows[3] = q2, q2
-                before = used
-                ids, end = report(tree, lows, highs, ids, used, stack)
-                for i in range(before, end):
-                    if not rectangles[ids[i], Y_LOW] <= q1:  # those have been named
-                        ids[used] = ids[i]
-                        used += 1
+                if listed:
+                    before = used
+                    ids, end = report(tree, lows, highs, ids, used, stack)
+                    for i in range(before, end):
+                        if not rectangles[ids[i], Y_LOW] <= q1:  # those have been named
+                            ids[used] = ids[i]
+                            used += 1
+                else:
+                    counts[arrival] += count(tree, lows, highs, stack, every)
+                    highs[2] = q1
+                    if not np.isnan(q1):  # those that hold both
+                        counts[arrival] -= count(tree, lows, highs, stack, every)
         ids, used = selected_and_met(scattered, x, low, high, m, group, offset, rectangles, ids, used, stack)
+        counts[arrival] += used - start
+        if not listed:
+            used = start
         if used > len(of):
             of = longer(of, start, len(ids) - start)
         for k in range(start, used):
             of[k] = arrival
-    return of[:used], ids[:used]
+    return counts, of[:used], ids[:used]

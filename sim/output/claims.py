@@ -6,6 +6,7 @@ claim of these verdicts: what the middle draw shows, from where to where the dra
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import isnan, nan
@@ -14,6 +15,9 @@ from statistics import median
 from typing import Any
 
 from hullcast.sim.output.text import factor, number
+
+#: Kinds of verdicts; those of the first three are findings.
+KINDS = ("holds", "holds in some draws", "does not hold", "by construction", "not measurable here", "not comparable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,18 @@ class Claim:
     @property
     def counted(self) -> bool:
         """Whether the verdict says something about the world."""
-        return not (self.unknown or self.incomparable or self.given)
+        return self.kind in KINDS[:3]
+
+    @property
+    def kind(self) -> str:
+        """The verdict without its reason: one of KINDS."""
+        if self.incomparable:
+            return KINDS[5]
+        if self.unknown:
+            return KINDS[4]
+        if self.given:
+            return KINDS[3]
+        return KINDS[0] if self.holds else KINDS[1] if self.draws and self.draws[0] else KINDS[2]
 
     @property
     def given(self) -> bool:
@@ -126,22 +141,26 @@ class Section:
     figures: list[list[list[str]]] = field(default_factory=list)  # tables for the reader; first rows name the columns
     notes: list[str] = field(default_factory=list)
     cited: str = ""  # the paper, where a report is about several
-    items: tuple[str, ...] = ()  # what of the paper it is about: "Figure 4.7", "Table 2", "Theorem 11"
+    items: tuple[str, ...] = ()  # what of the paper it shows; if it is one, claims that name none are about it
+
+    def __post_init__(self) -> None:
+        placed = all(claim.item for claim in self.placed if claim.paper)
+        assert placed or not self.items, "what the paper says belongs to an item of it"
+
+    @property
+    def placed(self) -> list[Claim]:
+        """The claims, each with what of the paper it is about."""
+        alone = self.items[0] if len(self.items) == 1 else ""
+        return [claim if claim.item else replace(claim, item=alone) for claim in self.claims]
 
     @property
     def told(self) -> str:
         """How many statements hold, in a clause; what could not be otherwise is not counted."""
-        counted = [claim for claim in self.claims if claim.counted]
-        held = sum(claim.holds for claim in counted)
-        of = max((claim.draws[1] for claim in counted if claim.draws), default=1)
-        some = sum(not claim.holds and bool(claim.draws and claim.draws[0]) for claim in counted)
-        given = sum(claim.given for claim in self.claims)
-        unknown = sum(bool(claim.unknown) for claim in self.claims)
-        incomparable = sum(bool(claim.incomparable) for claim in self.claims)
+        counts = Counter(claim.kind for claim in self.claims)
+        counted = sum(counts[kind] for kind in KINDS[:3])
+        of = max((claim.draws[1] for claim in self.claims if claim.counted and claim.draws), default=1)
         everywhere = f" in all {of} draws" if of > 1 else ""
-        parts = [f"{held} of {len(counted)} statements hold{everywhere}"] if counted else []
-        parts += [f"{some} more in some draws"] if some else []
-        parts += [f"{given} more by construction"] if given else []
-        parts += [f"{unknown} not measurable here"] if unknown else []
-        parts += [f"{incomparable} not comparable"] if incomparable else []
+        parts = [f"{counts[KINDS[0]]} of {counted} statements hold{everywhere}"] if counted else []
+        more = {KINDS[1]: "more in some draws", KINDS[3]: "more by construction"}
+        parts += [f"{counts[kind]} {more.get(kind, kind)}" for kind in (KINDS[1], *KINDS[3:]) if counts[kind]]
         return "; ".join(parts)

@@ -57,7 +57,7 @@ def continuable(out: Place) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         # A run that finished no step takes it away. Elsewhere than here nobody can be asked: Spark has ended.
-        begun = not out.is_local or (out / "run.json").exists()
+        begun = not out.is_local or any([*out.local.glob("run.json"), *out.local.glob("*/run.json")])
         told = "run the same command with --resume to continue" if begun else "no step was finished, so nothing is left"
         sys.stderr.write(f"hullcast: interrupted; {told}\n")
         raise

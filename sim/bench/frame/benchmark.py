@@ -137,7 +137,7 @@ def judged(one: Goal | Claim, others: float) -> Goal | Claim:
         return one
     busy = f"other programs used {others:.2g} cores"
     if isinstance(one, Claim):
-        return replace(one, unknown=busy)
+        return replace(one, unknown=busy) if one.counted else one  # what could not be otherwise holds on any machine
     return one if one.exact else replace(one, unjudged=busy)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
@@ -19,6 +20,8 @@ from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.frame.benchmark import DISTURBED, BenchReport, BenchSection, Shown
 from hullcast.sim.output.charts import DPI, pyplot
 from hullcast.sim.output.goals import claims_table, goals_table
+
+log = logging.getLogger(__name__)
 
 FORMAT = 3  # of the JSON file; raised when a reader would have to change
 
@@ -161,15 +164,18 @@ def _page_of(report: BenchReport, folder: Path) -> Iterator[str]:
         if len(report.benchmark.sections) > 1:
             yield f"<h3>{escape(section.name)}</h3><p>{escape(section.about)}</p>"
         yield from map(_in_html, section.tables(report.found[section.name]))
-        for picture in _drawn(report, section, folder):
-            content = b64encode(picture.read_bytes()).decode()
-            yield f"<img alt='{picture.stem}' width='{_width(picture)}' src='data:image/png;base64,{content}'>"
+        try:
+            yield from map(_image, _drawn(report, section, folder))
+        except Exception as error:  # a mistake in one picture: all else that was measured is still worth a page
+            log.exception("picture not drawn", extra={"benchmark": report.benchmark.name, "section": section.name})
+            yield f"<p class='red'>picture not drawn: {escape(repr(error))}</p>"
     yield from map(_in_html, _judged(report))
 
 
-def _width(picture: Path) -> int:
-    """In pixels of a page; a PNG says its own in its first bytes."""
-    return int.from_bytes(picture.read_bytes()[16:20]) * 96 // DPI
+def _image(picture: Path) -> str:
+    content = picture.read_bytes()
+    width = int.from_bytes(content[16:20]) * 96 // DPI  # in pixels of a page; a PNG says its own in its first bytes
+    return f"<img alt='{picture.stem}' width='{width}' src='data:image/png;base64,{b64encode(content).decode()}'>"
 
 
 def _in_html(shown: Shown) -> str:

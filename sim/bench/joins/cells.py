@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from time import thread_time
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,23 +16,31 @@ from hullcast.network.compiled import kernel
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.sim.bench.frame.benchmark import Tick, quietly
 from hullcast.sim.bench.frame.timing import MeasurementFailed
+from hullcast.sim.bench.joins.charts import Curve
 from hullcast.sim.traces.table41 import RowsOfR, RowsOfS
 
 #: Arrivals of one round, at least and at most; how many all plans must agree on.
-FEWEST, MOST, CHECKED = 8, 2_000, 24
+FEWEST, MOST, CHECKED = 24, 2_000, 24
 
 
-class WayOfBands(Protocol):
-    """A way of finding affected bands, as far as it is measured here."""
+class Maintained(Protocol):
+    """What keeps queries in some order while they come and go."""
 
     def add(self, ids: Ints, rectangles: Floats) -> None:
-        """Ranges come."""
+        """Queries come."""
 
     def remove(self, ids: Ints) -> None:
-        """Ranges go."""
+        """Queries go."""
+
+
+class WayOfBands(Maintained, Protocol):
+    """A way of finding affected bands."""
 
     def count_affected(self, tree: Floats, arrivals: Arrivals) -> Ints:
-        """How many ranges get a row, for each arrival."""
+        """How many bands get a row, for each arrival."""
+
+
+K = TypeVar("K", bound=Maintained)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,61 +52,22 @@ class PlanCell:
     run: Callable[[int], object]  # process the first so many arrivals
 
 
-@dataclass(frozen=True, slots=True)
-class CostCurve:
-    """What an arrival costs one plan, over the parameter of a chart."""
-
-    name: str
-    xs: tuple[float, ...]
-    us: tuple[float, ...]  # microseconds of processor time an arrival, median of the rounds
-    rounds: tuple[tuple[float, ...], ...]  # the same, round by round
-
-    def at(self, x: float) -> float:
-        """Microseconds there."""
-        return self.us[self.xs.index(x)]
-
-    def times(self, x: float, other: CostCurve) -> float:
-        """How many times what this one costs another costs there: median of the ratios round by round."""
-        mine, theirs = self.rounds[self.xs.index(x)], other.rounds[other.xs.index(x)]
-        return median(b / a for a, b in zip(mine, theirs, strict=True))
-
-    def growth(self, first: float, last: float) -> float:
-        """How many times as much an arrival costs at the second place."""
-        before, after = (self.rounds[self.xs.index(x)] for x in (first, last))
-        return median(b / a for a, b in zip(before, after, strict=True))
-
-    @property
-    def spread(self) -> float:
-        """The dearest place by the cheapest."""
-        return max(self.us) / min(self.us)
-
-    def slope(self, least: float = 0.0) -> float:
-        """The exponent of x in the cost, from `least` on: 1 is linear, 0 indifferent."""
-        from_there = sum(x < least for x in self.xs)
-        start = min(from_there, len(self.xs) - 2)  # a line needs two points
-        xs, us = np.log((self.xs[start:], self.us[start:]))
-        return float(np.polyfit(xs, us, 1)[0])
-
-
-def measure(cells: Sequence[PlanCell], rounds: int, budget_s: float, tick: Tick = quietly) -> list[CostCurve]:
-    """All cells in turns, so that a busy moment of the machine falls on all alike. Processor time of this thread, so
-    that what other processes do counts little. Each round of a cell takes about `budget_s`, or FEWEST arrivals."""
+def measure(cells: Sequence[PlanCell], rounds: int, budget_s: float, tick: Tick = quietly) -> tuple[Curve, ...]:
+    """Microseconds an arrival. All cells in turns, so that a busy moment of the machine falls on all alike. Processor
+    time of this thread, so that what other processes do counts little. Each round of a cell takes about `budget_s`, or
+    FEWEST arrivals."""
     counts = []
     for cell in cells:
         cell.run(1)  # compiles, and brings what it needs into the caches
         took = thread_timed(cell.run, FEWEST) / FEWEST
         counts.append(int(np.clip(budget_s / max(took, 1e-9), FEWEST, MOST)))
-    found: dict[tuple[str, float], list[float]] = {(cell.curve, cell.x): [] for cell in cells}
+    found: dict[str, dict[float, list[float]]] = {}
     for turn in range(rounds):
         tick(f"round {turn + 1} of {rounds}")
         for cell, count in zip(cells, counts, strict=True):
-            found[cell.curve, cell.x].append(1e6 * thread_timed(cell.run, count) / count)
-    curves = []
-    for name in dict.fromkeys(cell.curve for cell in cells):
-        xs = sorted(x for curve, x in found if curve == name)
-        runs = [tuple(found[name, x]) for x in xs]
-        curves.append(CostCurve(name, tuple(xs), tuple(map(median, runs)), tuple(runs)))
-    return curves
+            us = 1e6 * thread_timed(cell.run, count) / count
+            found.setdefault(cell.curve, {}).setdefault(cell.x, []).append(us)
+    return tuple(Curve(name, tuple(at), tuple(map(tuple, at.values()))) for name, at in found.items())
 
 
 def thread_timed(run: Callable[[int], object], count: int) -> float:
@@ -109,14 +77,17 @@ def thread_timed(run: Callable[[int], object], count: int) -> float:
     return thread_time() - started
 
 
-def finding(plan: JoinPlan, tree: Floats, arrivals: Arrivals) -> Callable[[int], object]:
-    """What is measured of a select-join: finding the stretches of S that somebody wants. Walking them is output."""
-    return lambda count: plan.spans(tree, first(arrivals, count))
+def filled(kinds: Mapping[str, Callable[[], K]], rectangles: Floats) -> dict[str, K]:
+    """One of each kind, with all queries."""
+    made = {name: kind() for name, kind in kinds.items()}
+    for each in made.values():
+        each.add(np.arange(len(rectangles)), rectangles)
+    return made
 
 
-def counting(plan: WayOfBands, tree: Floats, arrivals: Arrivals) -> Callable[[int], object]:
-    """What is measured of a band join: finding the ranges that get a row, counted and not listed."""
-    return lambda count: plan.count_affected(tree, first(arrivals, count))
+def asking(ask: Callable[[Floats, Arrivals], object], tree: Floats, arrivals: Arrivals) -> Callable[[int], object]:
+    """What is measured: a plan is asked about the first so many arrivals."""
+    return lambda count: ask(tree, first(arrivals, count))
 
 
 def first(arrivals: Arrivals, count: int) -> Arrivals:
@@ -125,7 +96,7 @@ def first(arrivals: Arrivals, count: int) -> Arrivals:
 
 
 def check_same_rows(
-    plans: Sequence[JoinPlan], tree: Floats, xs: Floats, arrivals: Arrivals, rectangles: Floats
+    plans: Iterable[JoinPlan], tree: Floats, xs: Floats, arrivals: Arrivals, rectangles: Floats
 ) -> None:
     """MeasurementFailed unless all plans lead to the rows that brute force finds, for the first few arrivals. `xs` are
     the tree's, by slot."""
@@ -141,13 +112,13 @@ def check_same_rows(
             raise MeasurementFailed(f"{plan.name} leads to {len(found):,} rows, brute force to {len(wanted):,}")
 
 
-def check_same_counts(plans: Mapping[str, WayOfBands], tree: Floats, arrivals: Arrivals) -> None:
-    """MeasurementFailed unless all find as many bands, for the first few arrivals."""
-    counts = {name: plan.count_affected(tree, first(arrivals, CHECKED)) for name, plan in plans.items()}
-    if any(not np.array_equal(count, next(iter(counts.values()))) for count in counts.values()):
-        raise MeasurementFailed(
-            f"affected bands differ: { {name: int(count.sum()) for name, count in counts.items()} }"
-        )
+def check_same_answers(asks: Mapping[str, Callable[[Floats, Arrivals], Any]], tree: Floats, arrivals: Arrivals) -> None:
+    """MeasurementFailed unless all give the same counts, or name the same queries, for the first few arrivals."""
+    answers = {name: np.array(ask(tree, first(arrivals, CHECKED))) for name, ask in asks.items()}
+    answers = {name: one if one.ndim == 1 else one[:, np.lexsort(one[::-1])] for name, one in answers.items()}
+    if any(not np.array_equal(answer, next(iter(answers.values()))) for answer in answers.values()):
+        sizes = {name: answer.shape[1] if answer.ndim > 1 else int(answer.sum()) for name, answer in answers.items()}
+        raise MeasurementFailed(f"affected queries differ: {sizes}")
 
 
 def rows_wanted(tree: Floats, xs: Floats, arrivals: Arrivals, rectangles: Floats) -> Ints:

@@ -298,10 +298,10 @@ def time_by_subscriptions(measured: OnMachine, folder: Path) -> Section:
 
 
 def _not_linear(slower: float) -> str:
-    """Why S-UN's time does not grow as the subscriptions do (sim/SIMULATION.md has the measurement)."""
+    """Why S-UN's time does not grow as the subscriptions do."""
     if slower < 1:
         return "a part of it does not depend on subscriptions"
-    return "affected answers are scattered over memory, which no longer fits the processor's caches"
+    return "each affected subscription takes longer the more there are; what makes it slower is not known"
 
 
 def _noisy(*ratios: Spread) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -138,6 +138,20 @@ def test_the_page_holds_tables_remarks_verdicts_and_pictures(tmp_path: Path, mon
     ):
         assert expected in text
     assert [path.name for path in page.parent.iterdir()] == ["page.html"]
+
+
+def test_a_picture_that_cannot_be_drawn_costs_the_page_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(found: ToyFigures, path: Path) -> Path:
+        raise KeyError("no <style>")
+
+    faulty = replace(TOY, sections=(replace(TOY.sections[0], pictures={"x": broken}), *TOY.sections[1:]))
+    reports = [benchmark.measure(TOY.quick, look_s=0) for benchmark in (faulty, TOY)]
+    text = write_page(reports, {}, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "picture not drawn: KeyError(&#x27;no &lt;style&gt;&#x27;)" in text
+    assert (text.count("<caption>doubles</caption>"), text.count("<img ")) == (4, 1)
+    assert "picture not drawn" in caplog.text
 
 
 def test_a_picture_with_the_name_of_the_benchmark_is_named_as_its_file(tmp_path: Path) -> None:

@@ -53,6 +53,9 @@ def assert_agrees(plan: WayOfBands, x: Floats, arrivals: Arrivals, ranges: dict[
     expected = brute_force(x, arrivals, ranges)
     assert len(pairs) == len(set(pairs))
     assert set(pairs) == expected
+    if isinstance(plan, BandSequences):  # without reading off: in no place for nobody, in one or two of each group
+        reached = plan.reached(tree_of(x), arrivals)
+        assert set(np.flatnonzero(reached)) == {arrival for arrival, _ in expected}
     counts = np.bincount([arrival for arrival, _ in expected], minlength=len(arrivals.xs))
     assert plan.count_affected(tree_of(x), arrivals).tolist() == counts.tolist()
     plan.check()

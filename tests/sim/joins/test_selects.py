@@ -47,6 +47,7 @@ def test_every_way_names_what_the_definition_names(
         assert sorted(zip(of.tolist(), hit.tolist(), strict=True)) == affected_pairs(found, ids), way.name
         if isinstance(way, SjHotspot):
             way.check()
+            assert way.count_affected(tree, arrivals).tolist() == np.bincount(of, minlength=len(arrivals.xs)).tolist()
         if isinstance(way, JoinFirstEach):
             assert walked(tree, arrivals, way.spans(tree, arrivals)) == wanted_pairs(found)
 

@@ -27,6 +27,11 @@ SIMULATIONS: tuple[tuple[str, str, str], ...] = (
     ("traffic", "replay a trace over brokers: messages, bytes, stress", "hullcast.clients.cli.commands.sim.traffic"),
     ("scale", "measure how replays grow, for larger ones", "hullcast.clients.cli.commands.sim.scale"),
     ("figures", "reproduce published traffic figures, with a report", "hullcast.clients.cli.commands.sim.figures"),
+    (
+        "papers",
+        "all tables, figures and theorems of five sources",
+        "hullcast.clients.cli.commands.sim.papers",
+    ),
     *((name, about, "hullcast.clients.cli.commands.sim.study") for name, about in studies().items()),
 )
 ON_SPARK = ("markdown_it", "networkx", "scipy", "pyspark", "pyarrow", "pandas", "matplotlib", "psutil")
@@ -37,7 +42,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "trace market": ("pyarrow", "pandas", "pyspark"),
     "trace table51": ("pyarrow",),
     "scale": ("networkx", "scipy", "pyspark", "pyarrow", "psutil"),
-    **dict.fromkeys(("traffic", "figures", *studies()), ON_SPARK),
+    **dict.fromkeys(("traffic", "figures", "papers", *studies()), ON_SPARK),
 }
 
 

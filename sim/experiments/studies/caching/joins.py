@@ -118,7 +118,7 @@ def _at_ten(found: Sweep, folder: Path) -> Section:
         figures=[table],
         notes=[NOTE],
         cited=CITED,
-        items=("Figure 3.9", "section 3.7.1", "section 3.7.2"),
+        items=("Figure 3.9", "Section 3.7.1", "Section 3.7.2"),
     )
 
 
@@ -171,7 +171,7 @@ def _claims_at_ten(of: Results) -> list[Claim]:
                    lambda ratio: ratio < CLOSE, "the two walks stay together in many draws", workload=WALK,
                    paper="none comes close"),
         mean_claim(OPT, f"has at most {LOWER:g}x of the results on WALK that it has on TOWER", of[WALK][OPT],
-                   [of[TOWER][OPT]], lambda ratio: ratio <= LOWER, workload=WALK, item="section 3.7.1",
+                   [of[TOWER][OPT]], lambda ratio: ratio <= LOWER, workload=WALK, item="Section 3.7.1",
                    paper="tends to be much lower"),
     ]  # fmt: skip
     return judged + [_variance(of[each], each) for each in CONFIGURATIONS]
@@ -198,11 +198,11 @@ def _variance(results: dict[str, list[float]], configuration: str) -> Claim:
     told = f"{spread[most]:.1%} ({most})"
     if least:
         return Claim("", f"the standard deviation over draws is below {SPREAD:.0%} of the mean, of every policy", told,
-                     spread[most] < SPREAD, workload=configuration, value=spread[most], item="section 3.7.2",
+                     spread[most] < SPREAD, workload=configuration, value=spread[most], item="Section 3.7.2",
                      paper="under 5 %")  # fmt: skip
     return Claim("", f"it is {SPREAD:.0%} or more, of every policy", f"{min(spread.values()):.1%} or more",
                  min(spread.values()) >= SPREAD, workload=configuration, value=min(spread.values()),
-                 item="section 3.7.2", paper="highly variable")  # fmt: skip
+                 item="Section 3.7.2", paper="highly variable")  # fmt: skip
 
 
 def _by_memory(found: Sweep, folder: Path) -> Section:
@@ -312,7 +312,8 @@ def _by_window(found: Sweep) -> Section:
         judged += [
             mean_claim(LIFE, "produces more than PROB", of[each][LIFE], [of[each][PROB]],
                        because="windows this short drop old tuples in time for PROB, too",
-                       workload=f"{each}, {window}", paper="fares better")
+                       workload=f"{each}, {window}", item="Section 3.7.2",
+                       paper="fares better")
             for each in TRENDS
         ]  # fmt: skip
     return Section(
@@ -325,5 +326,5 @@ def _by_window(found: Sweep) -> Section:
         figures=[table],
         notes=[NOTE, "All else in this study, figure 3.9 included, has the sum of the bounds."],
         cited=CITED,
-        items=("section 3.7.2", "Figure 3.9"),
+        items=("Section 3.7.2", "Figure 3.9"),
     )

@@ -142,7 +142,7 @@ def sections(found: Sweep, folder: Path, data: Temperatures = NONE) -> list[Sect
             figures=tables,
             notes=["Only RAND depends on chance."],
             cited=CITED,
-            items=("Figure 3.14", "section 3.7.5"),
+            items=("Figure 3.14", "Section 3.7.5"),
         ),
         _surface(found.where(series=MAXIMA), series[MAXIMA], folder),
     ]
@@ -157,7 +157,7 @@ def _right_series(fit: tuple[float, float, float]) -> Claim:
     off = max(abs(ours - theirs) for ours, theirs in zip(fit, FITTED, strict=True))
     return Claim("", "AR(1) fitted to the maxima has the numbers of the thesis, but for a last digit",
                  ", ".join(f"{each:.2f}" for each in fit), off < DIGIT, "these are other temperatures", value=off,
-                 item="section 3.7.5", paper=", ".join(map(str, FITTED)))  # fmt: skip
+                 item="Section 3.7.5", paper=", ".join(map(str, FITTED)))  # fmt: skip
 
 
 def _surface(found: Sweep, references: Ints, folder: Path) -> Section:
@@ -183,7 +183,7 @@ def _surface(found: Sweep, references: Ints, folder: Path) -> Section:
         [
             ratio_claim(HEEB, f"has with 25 points at least {SAME:g}x the hits of the exact surface, at every memory",
                         close[least], close[least] >= SAME, "five points over all temperatures are too coarse",
-                        detail=f"at {least}", item="section 3.7.5", paper="satisfactory"),
+                        detail=f"at {least}", item="Section 3.7.5", paper="satisfactory"),
             Claim(HEEB, f"its surface from 25 points is nowhere off by more than {OFF:.0%} of the highest",
                   f"{off:.0%}", off <= OFF, "the ridge is narrower than the points are apart", value=off,
                   item="Figure 3.17", paper="satisfactory"),

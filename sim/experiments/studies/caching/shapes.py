@@ -100,7 +100,7 @@ def sections(found: Sweep, folder: Path) -> list[Section]:
                 )
             },
             cited=CITED,
-            items=("Figure 3.3", "Figure 3.5", "Figure 3.6", "appendix A.15"),
+            items=("Figure 3.3", "Figure 3.5", "Figure 3.6", "Appendix A.15", "Appendix A.16"),
         ),
         Section(
             "caching-walk",
@@ -142,9 +142,9 @@ def _example(of: Curves) -> list[Claim]:
     given = "we chose values such that it is so"
     return [
         Claim("", "x is above y everywhere", f"{x[0]:.2f} and {y[0]:.2f} at first", bool((x > y).all()),
-              construction=given, item="Figure 3.3"),
+              construction=given, item="Figure 3.3", paper="comparable"),
         Claim("", "x and z cross", f"{x[-1]:.2f} and {z[-1]:.2f} in the end", _cross(x, z), construction=given,
-              item="Figure 3.3"),
+              item="Figure 3.3", paper="incomparable"),
     ]  # fmt: skip
 
 
@@ -165,7 +165,7 @@ def _cached(of: Curves) -> list[Claim]:
              [dominates(of[high], of[low], slack=1e-12) for low, high in combinations(sorted(of), 2)],
              CACHED, "discard the smallest value"),
         _all("the ECB is 1 - (1 - 1 / (2 w + 1))^dt until the window has passed, every tuple",
-             [np.allclose(curve, told[value]) for (_, value), curve in of.items()], CACHED, "section 3.5.3"),
+             [np.allclose(curve, told[value]) for (_, value), curve in of.items()], CACHED, "Section 3.5.3"),
     ]  # fmt: skip
 
 

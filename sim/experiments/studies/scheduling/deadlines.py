@@ -195,7 +195,7 @@ def sections(found: Sweep, folder: Path) -> list[Section]:
                 "arrivals", "transactions/s",
                 [(metric, f"{told}, {rate:g} bursts/s", {"bursts": rate})
                  for metric, told, _ in rates for rate in bursts], "bursts")},
-            cited=CITED, items=("section 5, update bursts",),
+            cited=CITED, items=("Section 5, update bursts",),
         ),
         Section(
             "deadlines-memory", "Deadlines: versions kept, and looked at",
@@ -261,6 +261,7 @@ def _lost(found: Sweep, *curves: tuple[str, str]) -> list[Claim]:
             ", ".join((number if metric == "versions" else _share)(_default(found, metric, policy, setting))
                       for policy in COMPARED),
             holds=False, incomparable="the text that we have of the paper is without its pictures", item=item,
+            paper="a curve",
         )
         for metric, item in curves for setting, subject in _settings(found).items()
     ]  # fmt: skip
@@ -336,12 +337,12 @@ def _by_arrivals(found: Sweep, setting: Setting) -> list[Claim]:
         _steady(found, setting, "arrivals", "success", (ORAD, ODRTB), "both succeed less with more arrivals",
                 "Figure 4(b)", -1),
         Claim.of("", "queries-first misses no more than ORAD (mean)", quick, quick <= CLOSE, "it misses more", _points,
-                 item="section 2.2", paper="performs decently"),
+                 item="Section 2.2", paper="performs decently"),
         Claim.of("", "queries-first succeeds less than ORAD (mean)", stale, stale < 0,
                  "idle time is enough to apply nearly all updates, so that what it reads is fresh", _points,
-                 item="section 2.2", paper="too stale"),
+                 item="Section 2.2", paper="too stale"),
         Claim.of("", "updates-first succeeds less than ORAD (mean)", late, late < 0, "it succeeds as often", _points,
-                 item="section 2.2", paper="on demand is best"),
+                 item="Section 2.2", paper="on demand is best"),
     ]  # fmt: skip
 
 
@@ -369,7 +370,7 @@ def _by_cache(found: Sweep, setting: Setting) -> list[Claim]:
 
 
 def _by_bursts(found: Sweep, setting: Setting) -> list[Claim]:
-    items = dict.fromkeys(("miss", "success"), "section 5, update bursts")
+    items = dict.fromkeys(("miss", "success"), "Section 5, update bursts")
     others = [{"bursts": rate} for rate in found.all_of("bursts")]
     return _compared(found, setting, "arrivals", "rate of bursts and of arrivals", items, others)
 
@@ -400,9 +401,9 @@ def _memory(found: Sweep, setting: Setting) -> list[Claim]:
                      TIMES_VERSIONS[0] <= ratio <= TIMES_VERSIONS[1], because, factor, item="Figure 4(c)",
                      paper="2x to 3x"),
             Claim.of("", at + "ORAD looks at about 1 version per read (at most 1.25)", one, one <= ONE_LOOK,
-                     "it looks at more", construction=construction, item="section 5, looks", paper="1"),
+                     "it looks at more", construction=construction, item="Section 5, looks", paper="1"),
             Claim.of("", at + "ODRTB looks at 3 to 4 versions per read (2.75 to 4.25)", several,
-                     THREE_LOOKS[0] <= several <= THREE_LOOKS[1], because, item="section 5, looks", paper="3 to 4"),
+                     THREE_LOOKS[0] <= several <= THREE_LOOKS[1], because, item="Section 5, looks", paper="3 to 4"),
         ]  # fmt: skip
     return claims
 

@@ -454,9 +454,9 @@ def _judge_any(found: Sweep) -> list[Claim]:
                    f"{NEARLY_ONE}x LOW/2", max(least, half), max(least, half) <= NEARLY_ONE, "loads take time",
                    item="Corollary 3.2", paper="approaches 1"),
             _ratio(policy, "at every load staleness is at least LOW/2", between, between >= 1,
-                   construction="a table is never fresher than its last release", item="section 2.2", paper="1x"),
+                   construction="a table is never fresher than its last release", item="Section 2.2", paper="1x"),
             _ratio(policy, "at every load staleness is at most half of the penalty", above, above <= 1 + 1e-9,
-                   construction="the triangles of batches cover the area under staleness", item="section 2.2",
+                   construction="the triangles of batches cover the area under staleness", item="Section 2.2",
                    paper="1x"),
         ]  # fmt: skip
     keeping_up = [load for load in loads if load < 1]
@@ -518,7 +518,7 @@ def _groups(found: Sweep, picture: Path) -> Section:
             f"{places} places {used} are used, and above a load of {used / places:g} it falls behind.",
         ],
         cited=CITED,
-        items=("Lemma 4.2", "Theorem 4.3", "Theorem 5.1", "Figure 2", "section 6"),
+        items=("Lemma 4.2", "Theorem 4.3", "Theorem 5.1", "Figure 2", "Section 6"),
     )
 
 
@@ -547,7 +547,7 @@ def _judge_groups(found: Sweep) -> list[Claim]:
     short_loads = found.middle("stretch", policy="myopic", load=CONDITION)
     judged.append(_ratio("myopic", f"at the edge of the condition stretch is above {STRETCH:g}: groups are needed",
                          short_loads, short_loads > STRETCH, "long loads were short enough here",
-                         item="section 4"))  # fmt: skip
+                         item="Section 4"))  # fmt: skip
     too_short = "" if found.rows[0]["size"] >= LONG else "the run is too short"
     idle = "its formula leaves some places to no group"
     for policy in GROUPED:
@@ -556,7 +556,7 @@ def _judge_groups(found: Sweep) -> list[Claim]:
         same, average = f"staleness of the second half is that of the first (within {LITTLE}x)", policy == RUNS[-1]
         late = (
             _ratio(policy, f"at a load of 1.2, but less on average, {same}", grows, 1 / LITTLE <= grows <= LITTLE, idle,
-                   item="section 6")
+                   item="Section 6", paper="may keep up")
             if average
             else _ratio(policy, f"at a load of 1.2 it is at least {GROWS:g}x: nothing can keep up", grows,
                         grows >= GROWS, "it does not grow")
@@ -596,7 +596,7 @@ def _huge(found: Sweep, picture: Path) -> Section:
             "here because all tables are in one group, which by the formula gets 3 of the 4 places.",
         ],
         cited=CITED,
-        items=("section 4",),
+        items=("Section 4",),
     )  # fmt: skip
 
 
@@ -607,7 +607,7 @@ def _judge_huge(found: Sweep) -> list[Claim]:
         statement = "stretch is at least alpha S1/S2, so that no constant bounds it"
         judged.append(_ratio(policy, statement, least, least >= 1 - 1e-9, "the tiny update did not wait",
                              construction="it is loaded with the huge one, which takes alpha S1, or after that",
-                             item="section 4", paper="1x"))  # fmt: skip
+                             item="Section 4", paper="1x"))  # fmt: skip
     return judged
 
 

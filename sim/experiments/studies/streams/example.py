@@ -65,5 +65,5 @@ def _claims(found: Sweep) -> list[Claim]:
         off = max(abs(size - restored) for size, restored in zip(sizes, told, strict=False))
         claims.append(Claim(name, "has the queues of the table at t = 0 .. 6 (largest difference)", f"{off:.2g}",
                             off < 1e-9, incomparable="the digits of the table are lost in our copy; these were "
-                            "restored from the rules of the example", value=off))  # fmt: skip
+                            "restored from the rules of the example", value=off, paper="a table"))  # fmt: skip
     return claims

@@ -205,7 +205,7 @@ def _of_source(found: Sweep, query: str, source: str) -> list[Claim]:
     def worse(policy: str, because: str, paper: str = "much worse") -> Claim:
         ratio = _ratio(found, policy, CHAIN)
         statement = f"needs at least {MUCH:g}x the peak memory of Chain"
-        return ratio_claim(policy, statement, ratio, ratio >= MUCH, because, source, item=item, paper=paper)
+        return ratio_claim(policy, statement, ratio, ratio >= MUCH, because, source, **_of(item, paper))
 
     def near(policy: str, limit: float, because: str, paper: str, other: str = CHAIN) -> Claim:
         ratio = _ratio(found, policy, other)
@@ -213,7 +213,7 @@ def _of_source(found: Sweep, query: str, source: str) -> list[Claim]:
             f"needs 1/{limit:g}x to {limit:g}x the peak memory of {other.title()}",
             1 / limit <= ratio <= limit,
         )
-        return ratio_claim(policy, statement, ratio, holds, because, source, item=item, paper=paper)
+        return ratio_claim(policy, statement, ratio, holds, because, source, **_of(item, paper))
 
     def alike(policy: str) -> Claim:
         return near(policy, ALIKE, _FAIR, "as badly as Greedy", GREEDY)
@@ -241,8 +241,13 @@ def _of_source(found: Sweep, query: str, source: str) -> list[Claim]:
     if item:
         peak = found.middle("peak", policy=CHAIN)
         claims.append(Claim(CHAIN, "has the queues of the figure (ours: peak)", number(peak), True, workload=source,
-                            incomparable=LOST, item=item, value=peak))  # fmt: skip
+                            incomparable=LOST, item=item, paper="a chart", value=peak))  # fmt: skip
     return claims
+
+
+def _of(item: str, paper: str) -> dict[str, str]:
+    """Of sources that the paper has no figure of, it says nothing."""
+    return {"item": item, "paper": paper} if item else {}
 
 
 _FAIR = "equal turns give the operators of the steep chain most of the time that they need"
@@ -254,6 +259,7 @@ def _grown(found: Sweep) -> list[Claim]:
     """How rivals compare by query: with three queries they should be worst."""
     claims = []
     for source in sources_of(found.where(query=TOGETHER).all_of("source")):
+        more = _of(FIGURES.get((TOGETHER, source), ""), "more pronounced with more queries")
         lead = {
             query: min(
                 _ratio(found.where(query=query, source=source, drop=CHANCE), policy, CHAIN)
@@ -264,7 +270,8 @@ def _grown(found: Sweep) -> list[Claim]:
         over = lead[TOGETHER] / max(lead[query] for query in (TWO, FOUR, WINDOW))
         claims.append(
             ratio_claim("best rival / Chain", "is larger for three queries than for each of them alone", over, over > 1,
-                        "the query on which rivals are worst is one of three, and hides among the others", source)
+                        "the query on which rivals are worst is one of three, and hides among the others", source,
+                        **more)
         )  # fmt: skip
         for policy in (ROUND_ROBIN, FIFO):
             two, four, all_ = (
@@ -273,11 +280,11 @@ def _grown(found: Sweep) -> list[Claim]:
             )
             claims.append(
                 ratio_claim(policy, "compares worse with Chain for four operators than for two", four / two, four > two,
-                            "two operators differ more in how fast they free memory", source)
+                            "two operators differ more in how fast they free memory", source, **more)
             )  # fmt: skip
             claims.append(
                 ratio_claim(policy, "compares worse with Chain for three queries than for two operators", all_ / two,
-                            all_ > two, "two operators differ more in how fast they free memory", source)
+                            all_ > two, "two operators differ more in how fast they free memory", source, **more)
             )  # fmt: skip
     return claims
 
