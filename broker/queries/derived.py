@@ -17,6 +17,7 @@ import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from hullcast.broker.sql.binder import UnionBinder
 from hullcast.broker.sql.create import CreateDerived, stream_table
 from hullcast.broker.sql.query import Ref, Shape
 from hullcast.broker.sql.subscription import ParsedQuery, parse_subscription
@@ -64,6 +65,9 @@ def _check(query: ParsedQuery) -> None:
     if query.shape.kind.name != "TUPLES":
         names = " and ".join(query.shape.tables)
         raise SqlError(names, "a derived stream selects columns of a stream", "use CREATE VIEW for tables")
+    if isinstance(query.binder, UnionBinder):
+        reason = "a derived stream has one range: no OR, IN, <> or NOT BETWEEN"
+        raise SqlError("WHERE", reason, "make one stream for each range, or filter in the subscription")
     if query.shape.on is not None and query.shape.on.band:
         raise SqlError(" and ".join(query.shape.tables), "streams are joined by =", "accepted: ON r.x = s.y, USING (c)")
 

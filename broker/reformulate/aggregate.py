@@ -32,8 +32,8 @@ class AggregateChannel(ColumnChannel):
 
     def recompute(self, listeners: Ints) -> Columns:
         """From the exact sums of the rows."""
-        points = self.audience.index.points_of(listeners)
+        points, member = self.audience.points_of(listeners), self.audience.members(listeners)
         d = len(self.shape.ranges)
         equal = self.grouping.columns(points[:, -1]) if self.shape.partition else []
         low, high = (np.column_stack((points[:, side : 2 * d : 2], *equal)) for side in (0, 1))
-        return first_answers(states_in_boxes(*self.captured()(), Boxes.of(low, high), exact=True))
+        return first_answers(states_in_boxes(*self.captured()(), Boxes.of(low, high, member=member), exact=True))

@@ -58,7 +58,7 @@ class Places:
         extra: Sequence[tuple[Floats, Floats]] = (),
     ) -> Places:
         """Where rows lie: each side's columns give the range columns; `extra` (lower, upper) follows them."""
-        columns = [cells[ref.side][ref.column] for ref in channel.shape.ranges]
+        columns = [channel.placed(ref, cells[ref.side][ref.column]) for ref in channel.shape.ranges]
         partition = None
         if channel.shape.partition:
             equal = [cells[ref.side][ref.column] for ref in channel.shape.partition]
@@ -145,16 +145,16 @@ class ColumnChannel(SingleChannel):
 
     def captured(self) -> Callable[[], tuple[list[Floats], Floats]]:
         """The range and partition columns, and what rows count for, as they are now; in two steps as in `capture`."""
-        columns = [ref.column for ref in (*self.shape.ranges, *self.shape.partition)]
-        taken = captured(self.stores[0], {*columns, *([] if self.y is None else [self.y])})
+        refs = (*self.shape.ranges, *self.shape.partition)
+        taken = captured(self.stores[0], {*(ref.column for ref in refs), *([] if self.y is None else [self.y])})
 
         def rows() -> tuple[list[Floats], Floats]:
             live = taken.live()
             y = np.ones(int(taken.alive.sum())) if self.y is None else live[self.y]
-            return [live[column] for column in columns], self.counting(y)
+            return [self.placed(ref, live[ref.column]) for ref in refs], self.counting(y)
 
         return rows
 
     def capture(self, predicates: Predicates) -> Callable[[], Columns]:
         rows, (low, high) = self.captured(), self.bounds(predicates)
-        return lambda: self.first_in(*rows(), Boxes.of(low, high, predicates.never))
+        return lambda: self.first_in(*rows(), Boxes.of(low, high, predicates.never, predicates.of))

@@ -185,7 +185,7 @@ class Channel(ABC):
 
     def admit(self, predicates: Predicates) -> Ints:
         """Take in local subscriptions, with their answers as of now; returns their numbers."""
-        return self.audience.admit(self.points(predicates), predicates.never)
+        return self.audience.admit(self.points(predicates), predicates.never, predicates.of)
 
     def dismiss(self, listeners: Ints) -> None:
         """Local subscriptions leave."""
@@ -297,6 +297,11 @@ class Channel(ABC):
     def memory_bytes(self) -> int:
         """About what is held for this channel alone: its audience, and its tree where nobody shares it."""
         return self.audience.index.memory_bytes() + self.outbox.memory_bytes()
+
+    def placed(self, ref: Ref, column: Floats) -> Floats:
+        """Where rows lie that have these values in a range or partition column: NaN is nowhere, and NULL too, unless it
+        has a place (S7)."""
+        return np.where(np.isnan(column), -np.inf, column) if ref in self.shape.nulls else column
 
     def points(self, predicates: Predicates) -> Floats:
         """Predicates as points of the matching index."""

@@ -147,7 +147,8 @@ def channel_name(shape: Shape, tables: Sequence[Table]) -> str:
         alias = f" AS {quoted(called[1])}" if called[1] != tables[1].name else ""  # a table of that name is another
         text += f" JOIN {quoted(shape.tables[1])}{windows[1]}{alias} ON {meeting}"
     if shape.ranges:
-        text += f" OVER {', '.join(map(name, shape.ranges))}"
+        ranges = (f"{name(ref)} OR NULL" if ref in shape.nulls else name(ref) for ref in shape.ranges)
+        text += f" OVER {', '.join(ranges)}"
     if shape.partition:
         text += f" BY {', '.join(map(name, shape.partition))}"
     return text if shape.memory is None else f"{text} WITH (memory = {shape.memory})"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hullcast.network.answers.aggregate import LOST_BITS, exact_state, sums_in_boxes
+from hullcast.network.answers.aggregate import LOST_BITS, exact_state, sums_in_boxes, together
 from hullcast.network.compiled import kernel, part
 from hullcast.network.wire.errors import TooLarge
 
@@ -48,15 +48,17 @@ def captured(store: TableStore, columns: set[int]) -> Captured:
 
 
 class Boxes(NamedTuple):
-    """Boxes (n, d) without repetition, and how they came: box `which[i]` is what member i asked for."""
+    """Boxes (n, d) without repetition, and how they came: box `which[i]` is what `member[i]` asked for, as its only one
+    (None: member i), or as one of several that do not overlap."""
 
     low: Floats
     high: Floats
     which: Ints
     weights: Ints  # members per box
+    member: Ints | None = None
 
     @classmethod
-    def of(cls, low: Floats, high: Floats, never: Booleans | None = None) -> Boxes:
+    def of(cls, low: Floats, high: Floats, never: Booleans | None = None, member: Ints | None = None) -> Boxes:
         """The distinct ones among boxes; one that can `never` hold a row is an empty one."""
         low, high = np.hstack((low, np.zeros((len(low), 1)))), np.hstack((high, np.zeros((len(high), 1))))
         if never is not None:  # the last dimension is one that all rows have at 0
@@ -69,7 +71,7 @@ class Boxes(NamedTuple):
         which = np.empty(len(low), np.int64)
         which[order] = np.cumsum(first) - 1
         low, high = low[first], high[first]
-        return cls(low, high, which, np.bincount(which, minlength=len(low)).astype(np.int64))
+        return cls(low, high, which, np.bincount(which, minlength=len(low)).astype(np.int64), member)
 
     def ranges(self, column: Floats) -> tuple[Ints, Ints]:
         """Where in a sorted column each box's first dimension begins and ends; an empty one ends where it begins."""
@@ -121,7 +123,7 @@ def values_in_boxes(columns: list[Floats], values: Floats, boxes: Boxes) -> tupl
 
 
 def states_in_boxes(columns: list[Floats], y: Floats, boxes: Boxes, *, exact: bool = False) -> Floats:
-    """The state (`AggregateAnswers`) of each member's box over rows with these columns; a NaN in y does not count.
+    """The state (`AggregateAnswers`) of each member's boxes over rows with these columns; a NaN in y does not count.
 
     Where bits were lost, or `exact` is asked for, all bits of the rows are added up before rounding.
     """
@@ -131,13 +133,20 @@ def states_in_boxes(columns: list[Floats], y: Floats, boxes: Boxes, *, exact: bo
     low, high = boxes.low, boxes.high
     state = np.zeros((len(low), 4))
     sums_in_boxes(table, y, low, high, starts, stops, state)
-    doubted = range(len(low)) if exact else np.flatnonzero(state[:, LOST_BITS]).tolist()
+    members: list[Ints] = list(np.arange(len(low)).reshape(-1, 1))
+    if boxes.member is not None:
+        state = together(state[boxes.which], boxes.member)
+        members = np.split(boxes.which, np.flatnonzero(np.diff(boxes.member)) + 1)
+    doubted = range(len(state)) if exact else np.flatnonzero(state[:, LOST_BITS]).tolist()
     for i in doubted:
-        inside = ~np.isnan(y)
-        for column, lower, upper in zip(table, low[i].tolist(), high[i].tolist(), strict=True):
-            inside &= (lower <= column) & (column <= upper)
+        inside = np.zeros(len(y), np.bool_)
+        for box in members[i]:
+            within = ~np.isnan(y)
+            for column, lower, upper in zip(table, low[box].tolist(), high[box].tolist(), strict=True):
+                within &= (lower <= column) & (column <= upper)
+            inside |= within
         state[i] = exact_state(y[inside].tolist())
-    return state[boxes.which]
+    return state[boxes.which] if boxes.member is None else state
 
 
 def expanded(of: Ints, found: Ints, boxes: Boxes) -> tuple[Ints, Ints]:
@@ -147,7 +156,8 @@ def expanded(of: Ints, found: Ints, boxes: Boxes) -> tuple[Ints, Ints]:
     counts = np.diff(starts)[boxes.which]
     members = np.repeat(np.arange(len(boxes.which)), counts)
     first = np.repeat(starts[:-1][boxes.which] - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
-    return members, found[first + np.arange(len(members))]
+    found = found[first + np.arange(len(members))]
+    return members if boxes.member is None else boxes.member[members], found
 
 
 def check_work(found: int, looks: int, most: int | None = None) -> None:

@@ -113,7 +113,7 @@ class RowsChannel(CollectionChannel):
 
         def rows() -> Columns:
             sides = [side.live() for side in taken]
-            of, found = self.found(sides, Boxes.of(low, high, predicates.never))
+            of, found = self.found(sides, Boxes.of(low, high, predicates.never, predicates.of))
             cells: list[Cells] = [
                 {column: values[at] for column, values in side.items()} for side, at in zip(sides, found, strict=True)
             ]
@@ -135,6 +135,7 @@ class SelectionChannel(RowsChannel):
         return self.describe(at + first_seq, [before], [after], old, new)
 
     def found(self, sides: Sequence[Cells], boxes: Boxes) -> tuple[Ints, list[Ints]]:
-        columns = [sides[0][ref.column] for ref in (*self.shape.ranges, *self.shape.partition)]
+        refs = (*self.shape.ranges, *self.shape.partition)
+        columns = [self.placed(ref, sides[0][ref.column]) for ref in refs]
         of, rows = rows_in_boxes(columns, len(sides[0][self.tables[0].key]), boxes)
         return of, [rows]

@@ -105,19 +105,20 @@ class TuplesChannel(Channel):
         """The tuples behind a position that predicates select, as codes, in two steps as in `capture`. Column "of" says
         for which predicate each is; of one predicate they are in order, with the gaps among them."""
         positions, gaps = self.order.behind(after), np.array(self.order.gaps_behind(after), np.int64)
-        asked = [ref.column for ref in (*self.shape.ranges, *self.shape.partition)]
+        asked = (*self.shape.ranges, *self.shape.partition)
         shown = [ref.column for ref in self.shape.projection]
         store, (low, high) = self.stores[0], self.bounds(predicates)
         slots = store.slots_of(positions.astype(np.float64))
-        taken = {column: store.cells[column, slots] for column in {*asked, *shown}}
+        taken = {column: store.cells[column, slots] for column in {*(ref.column for ref in asked), *shown}}
 
         def rows() -> Columns:
-            columns = [taken[column] for column in asked]
-            of, found = rows_in_boxes(columns, len(positions), Boxes.of(low, high, predicates.never), REPLAYED_TUPLES)
+            columns = [self.placed(ref, taken[ref.column]) for ref in asked]
+            boxes = Boxes.of(low, high, predicates.never, predicates.of)
+            of, found = rows_in_boxes(columns, len(positions), boxes, REPLAYED_TUPLES)
             found = found[np.lexsort((found, of))]  # one after the other, as they came
             cells = {name: taken[column][found] for name, column in zip(self.types, shown, strict=True)}
             selected: Columns = {"of": of, "seq": positions[found], **cells, **self._no_gaps(len(found))}
-            return _among(selected, gaps, len(predicates.low)) if len(gaps) else selected
+            return _among(selected, gaps, len(predicates)) if len(gaps) else selected
 
         return rows
 

@@ -249,7 +249,11 @@ class Subscribing:
         channel = attended.channel
         refusal: errors.HullcastError | None = None
         new, most = self._attendance.find(channel.name) is None, self._settings.max_channels
-        if group.after is not None and not isinstance(channel, TuplesChannel):
+        boxes = len(attended.predicates.low)
+        if boxes > self._settings.subscribe_rows:
+            what = "ranges and values in one request (send several requests)"
+            refusal = errors.TooLarge(what, boxes, self._settings.subscribe_rows)
+        elif group.after is not None and not isinstance(channel, TuplesChannel):
             refusal = errors.BadSetting("after", group.after, NO_POSITION)
         elif new and len(self._attendance) >= most:
             refusal = errors.Overloaded("open channels (max_channels): different queries of all clients", most)
@@ -290,7 +294,7 @@ class Subscribing:
             if start:
                 yield SLICE_S
             some = slice(start, start + WANTED_AT_ONCE)
-            points[some] = channel.points_elsewhere(predicates.some(some))  # a sweep keeps just what is wanted by then
+            points[some] = channel.points_elsewhere(predicates.boxes(some))  # a sweep keeps just what is wanted by then
             channel.want(points[some])
             one.points = points[: some.stop]
         one.points = points
@@ -413,9 +417,9 @@ class Subscribing:
             snapshot = None if staged else one.snapshot
             names, spec = one.attended.columns, one.attending.spec
             after = one.begins if one.since is None else one.since
-            opened.append(
-                bodies.Opened(one.group.group, one.attending.number, names, snapshot, None, tuple(late), after)
-            )
+            of, number = one.attended.predicates.of, one.attending.number
+            boxes = None if of is None else np.bincount(of)
+            opened.append(bodies.Opened(one.group.group, number, names, snapshot, None, tuple(late), after, boxes))
             counted = one.points is not None
             installs.append(
                 Install(one.group.group, one.attending.number, spec.form, spec.partitioned, points, counted)

@@ -13,11 +13,13 @@ from math import nextafter
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hullcast.broker.sql.bounds import INFINITY, Code, Edge, edges_at, negated
 from hullcast.broker.sql.encode import ENCODERS, CodeColumn, ParameterColumn, Slot, Unfit, encode_column
 from hullcast.broker.sql.query import Predicates
 from hullcast.broker.sql.terms import Given, Operand
+from hullcast.broker.sql.unions import union, without
 from hullcast.network.wire.arrays import Booleans
 from hullcast.network.wire.errors import BadParameter
 
@@ -27,7 +29,8 @@ class Binder:
     """The plan of one query. `low` and `high` are the box its literals leave; `edges` shrink it.
 
     `equalities` lists for each partition column the operands it must equal, at least one; several
-    that differ make the predicate one that never holds.
+    that differ make the predicate one that never holds. `excluded` lists operands that a dimension
+    must not equal; `UnionBinder` cuts the box there. In the dimensions `nulls` -inf is the place of NULL.
     """
 
     slots: tuple[Slot, ...]
@@ -35,6 +38,8 @@ class Binder:
     high: tuple[float, ...]
     edges: tuple[Edge, ...]
     equalities: tuple[tuple[Operand, ...], ...]
+    excluded: tuple[tuple[int, tuple[Operand, ...]], ...] = ()
+    nulls: tuple[int, ...] = ()
     _encoders: tuple[Callable[[object], Code], ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -42,7 +47,7 @@ class Binder:
 
     def bind(self, parameters: Sequence[object]) -> Predicates:
         """The predicate of one subscription."""
-        codes = self._encode(parameters)
+        codes = self.encode(parameters)
         low, high = list(self.low), list(self.high)
         for dimension, upper, strict, parameter, minus in self.edges:
             down, up = codes[parameter]
@@ -69,7 +74,11 @@ class Binder:
 
         A query without parameters has no column to tell n; `count` does.
         """
-        codes, n = self._encode_columns(columns, count)
+        codes, n = self.encode_columns(columns, count)
+        return self.box(codes, n)
+
+    def box(self, codes: Sequence[CodeColumn], n: int) -> Predicates:
+        """The predicates of n subscriptions whose parameters have these codes."""
         low = np.tile(np.array(self.low, dtype=np.float64), (n, 1))
         high = np.tile(np.array(self.high, dtype=np.float64), (n, 1))
         for dimension, upper, strict, parameter, minus in self.edges:
@@ -77,11 +86,14 @@ class Binder:
             box, tighten = (high, np.minimum) if upper else (low, np.maximum)
             tighten(box[:, dimension], edges_at(down, up, upper, strict), out=box[:, dimension])
         partition, never = self._value_columns(codes, n)
-        empty = (low > high) | (low == INFINITY) | (high == -INFINITY) | never[:, None]
+        bottom = high == -INFINITY
+        bottom[:, self.nulls] = False
+        empty = (low > high) | (low == INFINITY) | bottom | never[:, None]
         low[empty], high[empty] = INFINITY, -INFINITY
         return Predicates(low, high, partition, never if never.any() else None)
 
-    def _encode(self, parameters: Sequence[object]) -> list[Code]:
+    def encode(self, parameters: Sequence[object]) -> list[Code]:
+        """The codes of the parameters of one subscription."""
         if len(parameters) != len(self.slots):
             raise self._wrong_count(len(parameters))
         codes: list[Code] = []
@@ -92,7 +104,8 @@ class Binder:
             raise BadParameter(len(codes) + 1, f"{self.slots[len(codes)].label} {error}") from None
         return codes
 
-    def _encode_columns(self, columns: Sequence[ParameterColumn], count: int) -> tuple[list[CodeColumn], int]:
+    def encode_columns(self, columns: Sequence[ParameterColumn], count: int) -> tuple[list[CodeColumn], int]:
+        """The codes of columns of parameters, and how many there are of each."""
         if len(columns) != len(self.slots):
             raise self._wrong_count(len(columns))
         codes: list[CodeColumn] = []
@@ -123,7 +136,7 @@ class Binder:
             partition.append([first[0]])
         return tuple(partition), possible
 
-    def _value_columns(self, codes: list[CodeColumn], n: int) -> tuple[tuple[list[object], ...], Booleans]:
+    def _value_columns(self, codes: Sequence[CodeColumn], n: int) -> tuple[tuple[list[object], ...], Booleans]:
         """`_values` on columns, with where they can not hold."""
         partition: list[list[object]] = []
         never = np.zeros(n, dtype=np.bool_)
@@ -143,13 +156,61 @@ class Binder:
         return BadParameter(0, f"the query takes {len(self.slots)} {parameters}{labels}, got {given}{hint}")
 
 
+@dataclass(frozen=True, slots=True)
+class UnionBinder:
+    """The plan of a query that is a union of boxes: one `Binder` for each alternative, all of the same parameters."""
+
+    alternatives: tuple[Binder, ...]
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """What each placeholder is compared with."""
+        return self.alternatives[0].slots
+
+    def bind(self, parameters: Sequence[object]) -> Predicates:
+        """The predicate of one subscription."""
+        codes = self.alternatives[0].encode(parameters)
+        columns = [
+            tuple(np.array([edge], object if isinstance(edge, str) else np.float64) for edge in code) for code in codes
+        ]
+        return self._union([(down, up) for down, up in columns], 1)
+
+    def bind_many(self, columns: Sequence[ParameterColumn], count: int = 1) -> Predicates:
+        """The predicates of n subscriptions, as `Binder.bind_many`."""
+        return self._union(*self.alternatives[0].encode_columns(columns, count))
+
+    def _union(self, codes: Sequence[CodeColumn], n: int) -> Predicates:
+        lows, highs, partitions, nevers = [], [], [], []
+        for binder in self.alternatives:
+            found = binder.box(codes, n)
+            low, high = found.low[:, np.newaxis], found.high[:, np.newaxis]
+            for dimension, operands in binder.excluded:
+                low, high = without(low, high, dimension, [_code_column(operand, codes, n) for operand in operands])
+            boxes = low.shape[1]
+            lows.append(low)
+            highs.append(high)
+            never = np.zeros(n, np.bool_) if found.never is None else found.never
+            nevers.append(np.repeat(never[:, np.newaxis], boxes, axis=1))
+            partitions.append([np.repeat(_objects(values)[:, np.newaxis], boxes, axis=1) for values in found.partition])
+        columns = [np.concatenate(column, axis=1) for column in zip(*partitions, strict=True)]
+        return union(
+            np.concatenate(lows, axis=1), np.concatenate(highs, axis=1), columns, np.concatenate(nevers, axis=1)
+        )
+
+
+def _objects(values: list[object]) -> npt.NDArray[np.object_]:
+    column = np.empty(len(values), object)
+    column[:] = values
+    return column
+
+
 def _code(operand: Operand, codes: list[Code]) -> Code:
     if isinstance(operand, Given):
         return operand.code
     return negated(codes[operand.index]) if operand.negated else codes[operand.index]
 
 
-def _code_column(operand: Operand, codes: list[CodeColumn], n: int) -> CodeColumn:
+def _code_column(operand: Operand, codes: Sequence[CodeColumn], n: int) -> CodeColumn:
     if isinstance(operand, Given):
         kind: Any = object if isinstance(operand.code[0], str) else np.float64
         return np.full(n, operand.code[0], dtype=kind), np.full(n, operand.code[1], dtype=kind)

@@ -29,17 +29,20 @@ from hullcast.network.wire.arrays import Floats
 Code = tuple[Any, Any]  # (float, float), or (str, str) for TEXT; checked by the encoder, trusted here
 
 INFINITY: Final = math.inf
-_LARGEST: Final = float(np.finfo(np.float64).max)
+LARGEST: Final = float(np.finfo(np.float64).max)
 
 
 class Comparison(Enum):
-    """The five comparisons of the language."""
+    """The comparisons of the language."""
 
     LESS = "<"
     AT_MOST = "<="
     EQUAL = "="
     AT_LEAST = ">="
     GREATER = ">"
+    NOT_EQUAL = "<>"
+    NULL = "IS NULL"
+    NOT_NULL = "IS NOT NULL"
 
     @property
     def mirrored(self) -> Comparison:
@@ -47,9 +50,14 @@ class Comparison(Enum):
         return _MIRRORED[self]
 
     @property
+    def opposite(self) -> Comparison:
+        """The comparison that holds where this one does not, of a value that is not NULL."""
+        return _OPPOSITE[self]
+
+    @property
     def sides(self) -> tuple[tuple[bool, bool], ...]:
-        """The edges it sets, as (upper, strict)."""
-        return _SIDES[self]
+        """The edges it sets, as (upper, strict); none for <>, which cuts a box in two, nor for tests for NULL."""
+        return _SIDES.get(self, ())
 
 
 _MIRRORED = {
@@ -58,6 +66,17 @@ _MIRRORED = {
     Comparison.EQUAL: Comparison.EQUAL,
     Comparison.AT_LEAST: Comparison.AT_MOST,
     Comparison.GREATER: Comparison.LESS,
+    Comparison.NOT_EQUAL: Comparison.NOT_EQUAL,
+}
+_OPPOSITE = {
+    Comparison.LESS: Comparison.AT_LEAST,
+    Comparison.AT_MOST: Comparison.GREATER,
+    Comparison.EQUAL: Comparison.NOT_EQUAL,
+    Comparison.AT_LEAST: Comparison.LESS,
+    Comparison.GREATER: Comparison.AT_MOST,
+    Comparison.NOT_EQUAL: Comparison.EQUAL,
+    Comparison.NULL: Comparison.NOT_NULL,
+    Comparison.NOT_NULL: Comparison.NULL,
 }
 _SIDES = {
     Comparison.LESS: ((True, True),),
@@ -83,7 +102,7 @@ def code_of(value: int | Fraction) -> Code:
     try:
         nearest = float(value)
     except OverflowError:
-        return (_LARGEST, INFINITY) if value > 0 else (-INFINITY, -_LARGEST)
+        return (LARGEST, INFINITY) if value > 0 else (-INFINITY, -LARGEST)
     if nearest == value:  # Python compares int and Fraction with float exactly
         return nearest, nearest
     if nearest < value:

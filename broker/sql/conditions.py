@@ -1,17 +1,24 @@
-"""WHERE and ON: a conjunction of comparisons, each a bound on a column or on the difference of two.
+"""WHERE and ON: comparisons, each a bound on a column or on the difference of two, joined by AND, OR and NOT.
 
 A comparison is moved so that columns stand left and operands right; how many columns it then has
 decides what it is: one is a bound, two of different tables are how the tables meet.
+
+What AND, OR and NOT make of comparisons are alternatives, of which each is a conjunction::
+
+    A = 1 AND (B < 2 OR NOT (C < 3 OR D = 4))      A = 1 AND B < 2,  A = 1 AND C >= 3 AND D <> 4
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, NoReturn
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, product
+from math import prod
+from typing import Final, NoReturn, TypeAlias
 
 from sqlglot import exp
 
-from hullcast.broker.sql.bounds import Comparison
+from hullcast.broker.sql.bounds import INFINITY, Comparison
 from hullcast.broker.sql.encode import Domain, Slot
 from hullcast.broker.sql.query import JoinOn, Ref
 from hullcast.broker.sql.refusals import (
@@ -19,12 +26,11 @@ from hullcast.broker.sql.refusals import (
     ONLY_EQUAL_HINT,
     UNORDERED,
     refuse_expression,
-    refuse_not,
     refuse_null_test,
 )
 from hullcast.broker.sql.scope import Scope
 from hullcast.broker.sql.terms import Given, Operand, Side, TermReader
-from hullcast.broker.sql.text import refuse, refuse_to_follow
+from hullcast.broker.sql.text import check_only, refuse, refuse_to_follow
 from hullcast.broker.tables.schema import ColumnType
 from hullcast.network.wire.errors import SqlError
 
@@ -34,6 +40,7 @@ _COMPARISONS: Final[dict[type[exp.Expr], Comparison]] = {
     exp.EQ: Comparison.EQUAL,
     exp.GTE: Comparison.AT_LEAST,
     exp.GT: Comparison.GREATER,
+    exp.NEQ: Comparison.NOT_EQUAL,
 }
 _DOMAINS: Final = {
     ColumnType.TEXT: Domain.TEXT,
@@ -44,6 +51,7 @@ _DOMAINS: Final = {
 _PLAIN_HINT = "put the plain column on one side and one value or ? on the other"
 _BANDS = "s.b - r.b BETWEEN lo AND hi, or ABS(s.b - r.b) <= d"
 _BAND_HINT = f"accepted: {_BANDS}"
+_IN_HINT = "accepted: column IN (value, value, ..)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +63,26 @@ class Condition:
     operand: Operand
 
 
+#: What must hold together.
+Alternative: TypeAlias = "tuple[Condition, ...]"
+#: Alternatives of one text: ORs that AND multiplies may be many.
+MOST_ALTERNATIVES: Final = 1000
+
+
 class ConditionReader:
     """Collects the conditions of a query, and how its tables meet, in the order of the text."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.terms = TermReader(scope)
-        self.conditions: list[Condition] = []
+        self.alternatives: list[Alternative] = [()]
         self.on: JoinOn | None = None
+        self._found: list[Condition] = []  # those of the comparison that is being read
+
+    @property
+    def conditions(self) -> list[Condition]:
+        """All conditions of all alternatives."""
+        return [condition for alternative in self.alternatives for condition in alternative]
 
     def read_using(self, node: exp.Expr, column: str) -> None:
         """The tables meet in a column of one name."""
@@ -70,30 +90,79 @@ class ConditionReader:
         self._meet_equal(node, left, right)
 
     def read(self, node: exp.Expr) -> None:
-        """Take one conjunction apart. A loop, not recursion: a chain of ANDs is a deep tree."""
-        pending = [node]
-        while pending:
-            part = pending.pop()
-            if isinstance(part, exp.And):
-                pending += [part.expression, part.this]
-            elif isinstance(part, exp.Paren):
-                pending.append(part.this)
-            elif isinstance(part, exp.Between):
-                self._between(part)
-            elif type(part) in _COMPARISONS:
-                self._comparison(part, _COMPARISONS[type(part)])
-            else:
-                self._refuse(part)
+        """Take a condition that must hold beside those read before."""
+        self.alternatives = _each_with_each(node, [self.alternatives, self._read(node)])
+
+    def _read(self, node: exp.Expr, negated: bool = False, alone: bool = True) -> list[Alternative]:
+        """The alternatives that a condition is, or its opposite. `alone`: it must hold in any case."""
+        whole, node = node, node.unnest()
+        while isinstance(node, exp.Not):
+            node, negated = node.this.unnest(), not negated
+        if isinstance(node, exp.And | exp.Or):
+            together = isinstance(node, exp.And) is not negated
+            parts = [self._read(part, negated, alone and together) for part in _chain(node)]
+            return _each_with_each(node, parts) if together else [one for part in parts for one in part]
+        self._found, on = [], self.on
+        if isinstance(node, exp.Between):
+            self._between(node)
+        elif isinstance(node, exp.In):
+            return self._in(node, negated)
+        elif isinstance(node, exp.Is):
+            return self._null(whole, node, negated)
+        elif type(node) in _COMPARISONS:
+            self._comparison(node, _COMPARISONS[type(node)])
+        else:
+            self._refuse(whole)
+        found = tuple(self._found)
+        if (negated or not alone) and (self.on is not on or any(condition.target is None for condition in found)):
+            refuse_to_follow(whole, "tables are joined inside of OR or NOT", "join them by conditions of their own")
+        if not negated:
+            return [found]
+        self._refuse_texts(whole, found)
+        return [(replace(condition, comparison=condition.comparison.opposite),) for condition in found]
+
+    def _in(self, node: exp.In, negated: bool) -> list[Alternative]:
+        """IN is an = for each value, and NOT IN a <>."""
+        if node.args.get("query"):
+            refuse_expression(node.args["query"])
+        check_only(node, {"this", "expressions"}, "IN takes a list of values", _IN_HINT)
+        column = self.terms.read(node.this)
+        if not column.columns or not node.expressions:
+            refuse(node, "IN takes a column and a list of values", _IN_HINT)
+        for value in node.expressions:
+            self._bound(node, column, Comparison.EQUAL, self.terms.read(value))
+        found = tuple(self._found)
+        if not negated:
+            return [(condition,) for condition in found]
+        self._refuse_texts(node, found)
+        return [tuple(replace(condition, comparison=Comparison.NOT_EQUAL) for condition in found)]
+
+    def _null(self, whole: exp.Expr, node: exp.Is, negated: bool) -> list[Alternative]:
+        """IS NULL, and IS NOT NULL."""
+        tested = node.expression
+        while isinstance(tested, exp.Not):
+            tested, negated = tested.this, not negated
+        column = node.this.unnest()
+        if not isinstance(tested, exp.Null) or not isinstance(column, exp.Column):
+            refuse_expression(node)
+        ref = self.scope.resolve(column)
+        if self.scope.column(ref).type is ColumnType.TEXT:
+            refuse_null_test(whole)
+        comparison = Comparison.NOT_NULL if negated else Comparison.NULL
+        return [(Condition(ref, comparison, Given((-INFINITY, -INFINITY))),)]
+
+    def _refuse_texts(self, node: exp.Expr, conditions: Sequence[Condition]) -> None:
+        """Refuse the opposite of an equality of texts, which have no order here."""
+        targets = [condition.target for condition in conditions if condition.target is not None]
+        if any(self.scope.column(target).type is ColumnType.TEXT for target in targets):
+            refuse_to_follow(node, ONLY_EQUAL, ONLY_EQUAL_HINT)
 
     def _refuse(self, node: exp.Expr) -> NoReturn:
-        refuse_null_test(node)
-        if isinstance(node, (*UNORDERED, exp.Not)):
+        if isinstance(node, UNORDERED):
             kinds = {self.scope.column(self.scope.resolve(column)).type for column in node.find_all(exp.Column)}
-            if isinstance(node, exp.Not):
-                refuse_not(node, kinds)
             if ColumnType.TEXT in kinds:
                 refuse_to_follow(node, ONLY_EQUAL, ONLY_EQUAL_HINT)
-        refuse_expression(node)
+        refuse_expression(node.this.unnest() if isinstance(node, exp.Not) else node)
 
     def _between(self, node: exp.Between) -> None:
         if node.args.get("symmetric"):
@@ -140,13 +209,15 @@ class ConditionReader:
         if kind is ColumnType.TEXT and comparison is not Comparison.EQUAL:
             refuse_to_follow(node, ONLY_EQUAL, ONLY_EQUAL_HINT)
         slot = Slot(self.scope.label(ref), _DOMAINS[kind])
-        self.conditions.append(Condition(ref, comparison, self.terms.operand(*value.operands[0], slot)))
+        self._found.append(Condition(ref, comparison, self.terms.operand(*value.operands[0], slot)))
 
     def _meet(self, node: exp.Expr, left: Side, comparison: Comparison, right: Side) -> None:
         """Two columns: an equality of both, or a bound on their difference."""
         columns = left.columns + [(-sign, ref) for sign, ref in right.columns]
         operands = [(-sign, term) for sign, term in left.operands] + right.operands
         first, second = self._difference(node, columns)
+        if comparison is Comparison.NOT_EQUAL:
+            refuse_to_follow(node, "tables cannot be joined with <>", _BAND_HINT)
         if comparison is Comparison.EQUAL and not operands and len(left.columns) == 1:
             self._meet_equal(node, first.column, second.column)
             return
@@ -159,7 +230,7 @@ class ConditionReader:
         operand: Operand = Given((0.0, 0.0))
         if operands:
             operand = self.terms.operand(operands[0][0] * turned, operands[0][1], slot)
-        self.conditions.append(Condition(None, comparison.mirrored if turned < 0 else comparison, operand))
+        self._found.append(Condition(None, comparison.mirrored if turned < 0 else comparison, operand))
 
     def _absolute(self, node: exp.Expr, inner: Side, comparison: Comparison, outer: Side) -> None:
         """ABS(difference) <= d is -d <= difference <= d."""
@@ -169,8 +240,8 @@ class ConditionReader:
             refuse(node, "ABS(..) takes the difference of two columns and is compared with one value", _BAND_HINT)
         slot = self._meet_band(node, *self._difference(node, inner.columns))
         sign, term = outer.operands[0]
-        self.conditions.append(Condition(None, comparison, self.terms.operand(sign, term, slot)))
-        self.conditions.append(Condition(None, comparison.mirrored, self.terms.operand(-sign, term, slot)))
+        self._found.append(Condition(None, comparison, self.terms.operand(sign, term, slot)))
+        self._found.append(Condition(None, comparison.mirrored, self.terms.operand(-sign, term, slot)))
 
     def _difference(self, node: exp.Expr, columns: list[tuple[int, Ref]]) -> tuple[Ref, Ref]:
         """The left and the right table's column of a difference, whichever is subtracted."""
@@ -222,6 +293,27 @@ class ConditionReader:
 def _is_difference(one: Side, other: Side) -> bool:
     """Whether one side is the difference of two columns, and the other a value."""
     return not one.operands and not other.columns
+
+
+def _chain(node: exp.And | exp.Or) -> list[exp.Expr]:
+    """What a chain of ANDs, or of ORs, joins, in the order of the text. A loop: a chain is a deep tree."""
+    pending: list[exp.Expr] = [node]
+    parts: list[exp.Expr] = []
+    while pending:
+        part = pending.pop()
+        inner = part.unnest()
+        if type(inner) is type(node):
+            pending += [inner.expression, inner.this]
+        else:
+            parts.append(part)
+    return parts
+
+
+def _each_with_each(node: exp.Expr, parts: Sequence[list[Alternative]]) -> list[Alternative]:
+    """The alternatives of a conjunction of such as have alternatives."""
+    if prod(map(len, parts)) > MOST_ALTERNATIVES:
+        refuse_to_follow(node, f"more than {MOST_ALTERNATIVES} alternatives", "write fewer ORs and shorter lists")
+    return [tuple(chain.from_iterable(alternative)) for alternative in product(*parts)]
 
 
 def read_conditions(select: exp.Select, scope: Scope) -> ConditionReader:

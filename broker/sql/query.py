@@ -7,14 +7,16 @@ shape's range columns and one value per partition column.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from hullcast.network.wire.durations import duration_text
 
 if TYPE_CHECKING:
     from hullcast.network.answers.kinds import SubscriptionKind
-    from hullcast.network.wire.arrays import Booleans, Floats
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
 
 class Ref(NamedTuple):
@@ -64,6 +66,8 @@ class Shape:
         read one table have a window exactly if it is a stream, except for TUPLES, which then has none.
     S6  TUPLES with two tables is a join that reads a stream: of a stream and a table (no window), or of two streams
         (two windows). `memory` is set there only: how many tuples it may keep in both windows together.
+    S7  `nulls` are the ranges in which NULL is a place, below all numbers: those that some alternative does not
+        compare. Elsewhere a row with NULL in a range is nowhere.
     """
 
     kind: SubscriptionKind
@@ -76,6 +80,7 @@ class Shape:
     result: str = ""
     windows: tuple[Window | None, ...] = ()
     memory: int | None = None
+    nulls: tuple[Ref, ...] = ()
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -93,7 +98,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Predicates:
-    """Predicates of n subscriptions of one shape, as columns.
+    """Predicates of subscriptions of one shape, as columns: a box each, or several (IN, OR, <>) that do not overlap.
 
     `low[i, d] <= value <= high[i, d]` must hold in every dimension d (closed; open bounds have been
     moved to the next float; a missing bound is an infinity; low > high is an empty range, and an
@@ -102,18 +107,34 @@ class Predicates:
     known here), the float64 code for INTEGER, REAL and TIMESTAMP.
     `never[i]`: no row can satisfy predicate i, since its equalities contradict each other or name a
     number that no float64 is; its box, if it has a dimension, is empty too. None: there is no such i.
+    `of[i]` says which subscription box i is of: 0 to n - 1, in order, each at least once. None: box i is of i.
     """
 
     low: Floats
     high: Floats
     partition: tuple[list[object], ...]
     never: Booleans | None = None
+    of: Ints | None = None
+
+    def __len__(self) -> int:
+        """How many subscriptions."""
+        return len(self.low) if self.of is None else int(self.of[-1]) + 1 if len(self.of) else 0
 
     def only(self, i: int) -> Predicates:
-        """Predicate i by itself."""
+        """Subscription i by itself."""
         return self.some(slice(i, i + 1))
 
     def some(self, at: slice) -> Predicates:
-        """Some of them."""
+        """Some subscriptions."""
+        if self.of is None:
+            return self.boxes(at)
+        start, stop, _ = at.indices(len(self))
+        found = self.boxes(slice(*np.searchsorted(self.of, (start, stop)).tolist()))
+        assert found.of is not None, "it has several boxes"
+        return replace(found, of=found.of - start)
+
+    def boxes(self, at: slice) -> Predicates:
+        """Some boxes; of which subscriptions they are does not change."""
         partition = tuple(values[at] for values in self.partition)
-        return Predicates(self.low[at], self.high[at], partition, None if self.never is None else self.never[at])
+        never, of = None if self.never is None else self.never[at], None if self.of is None else self.of[at]
+        return Predicates(self.low[at], self.high[at], partition, never, of)

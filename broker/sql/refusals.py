@@ -11,22 +11,20 @@ from typing import Final, NoReturn
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 
-from hullcast.broker.sql.text import Statement, describe, read_statement, refuse, refuse_to_follow, shorten
+from hullcast.broker.sql.text import Statement, read_statement, refuse, refuse_to_follow, shorten
 from hullcast.broker.sql.view import CREATE_VIEW, read_create_view
-from hullcast.broker.tables.schema import ColumnType, Table, fold
+from hullcast.broker.tables.schema import Table, fold
 from hullcast.network.wire.errors import Remedy
 
-_CONJUNCTION = "accepted: conditions joined by AND, each col BETWEEN a AND b or col <, <=, =, >=, > a value"
+_CONDITIONS = "accepted: col BETWEEN a AND b, col IN (..), col <, <=, =, <>, >=, > a value, joined by AND, OR and NOT"
 
 #: An empty hint: what is accepted where the expression stands.
 _REFUSED: Final[tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...]] = (
-    ((exp.Or, exp.Xor), "OR is not supported in a subscription", "make one subscription for each alternative"),
-    ((exp.NEQ,), "<> is not supported in a subscription", "make two subscriptions, one with < and one with >"),
-    ((exp.In,), "IN is not supported in a subscription", "make one subscription for each value, with ="),
+    ((exp.Xor,), "XOR is not supported in a subscription", "use AND, OR and NOT"),
     (
         (exp.Like, exp.ILike, exp.Glob, exp.RegexpLike, exp.SimilarTo),
         "patterns are not supported in a subscription",
-        "TEXT columns support = only",
+        "TEXT columns support = and IN only",
     ),
     ((exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ), "IS is not supported in a subscription", "compare with ="),
     ((exp.Boolean,), "TRUE and FALSE are not supported", ""),
@@ -49,45 +47,18 @@ _MISTAKES: Final[tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...]] = (
     ((exp.Placeholder, exp.Parameter), "parameters are written as ?", "write ? for each value and give them in order"),
     ((exp.Interval,), "INTERVAL is not supported", "write a number of seconds, or ? and pass a timedelta"),
 )
-_TURNED: Final = {exp.LT: ">=", exp.LTE: ">", exp.GT: "<=", exp.GTE: "<"}
 _CLOCKS: Final = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.CurrentDatetime)
 _CLOCK_NAMES: Final = ("NOW", "GETDATE", "SYSDATE", "LOCALTIMESTAMP", "UNIXEPOCH")
 
 #: Conditions that no range can express; on a TEXT column the reason is that it has no ranges at all.
-UNORDERED: Final = (exp.NEQ, exp.Like, exp.ILike, exp.Glob, exp.RegexpLike, exp.SimilarTo)
-ONLY_EQUAL: Final = "TEXT columns support = only"
-ONLY_EQUAL_HINT: Final = "use =, or make one subscription for each value"
+UNORDERED: Final = (exp.Like, exp.ILike, exp.Glob, exp.RegexpLike, exp.SimilarTo)
+ONLY_EQUAL: Final = "TEXT columns support = and IN only"
+ONLY_EQUAL_HINT: Final = "name the values: = or IN (..)"
 
 
-def refuse_null_test(node: exp.Expr) -> None:
-    """Refuse IS NULL and IS NOT NULL, if it is one of them."""
-    inner = node.this if isinstance(node, exp.Not) else node
-    inner = inner.unnest() if isinstance(inner, exp.Paren) else inner
-    if not isinstance(inner, exp.Is):
-        return
-    tested, negated = inner.expression, isinstance(node, exp.Not)
-    if isinstance(tested, exp.Not):
-        tested, negated = tested.this, not negated
-    if not isinstance(tested, exp.Null):
-        return
-    if negated:
-        hint = f"leave it out if {describe(inner.this)} is compared, too: a comparison never matches NULL"
-        refuse_to_follow(node, "IS NOT NULL is not supported in a subscription", hint)
-    refuse_to_follow(node, "IS NULL is not supported in a subscription")
-
-
-def refuse_not(node: exp.Not, kinds: Collection[ColumnType]) -> NoReturn:
-    """Refuse NOT over columns of these types, with the comparison turned around if that is accepted."""
-    inner = node.this.unnest()
-    reason = "NOT is not supported in a subscription"
-    if ColumnType.TEXT in kinds:
-        refuse_to_follow(node, reason, "TEXT columns support = only: make one subscription for each other value")
-    sign = _TURNED.get(type(inner))
-    if sign is not None:
-        refuse_to_follow(node, reason, f"write {describe(inner.this)} {sign} {describe(inner.expression)}")
-    if isinstance(inner, exp.EQ | exp.Between):
-        refuse_to_follow(node, reason, "make two subscriptions, one with < and one with >")
-    refuse_to_follow(node, reason)
+def refuse_null_test(node: exp.Expr) -> NoReturn:
+    """Refuse IS NULL, or IS NOT NULL, of a TEXT column."""
+    refuse_to_follow(node, "TEXT columns are not tested for NULL in a subscription", "compare with = or IN")
 
 
 def refuse_time(node: exp.Expr, joined: bool) -> None:
@@ -106,7 +77,7 @@ def _reads_clock(node: exp.Expr) -> bool:
     return named or any(text.name.lower() == "now" for text in node.find_all(exp.Literal))
 
 
-def refuse_expression(node: exp.Expr, accepted: str = _CONJUNCTION) -> NoReturn:
+def refuse_expression(node: exp.Expr, accepted: str = _CONDITIONS) -> NoReturn:
     """Refuse a part with the hint for its kind, or with the general one."""
     for kinds, reason, hint in _MISTAKES:
         if isinstance(node, kinds):

@@ -8,10 +8,10 @@ from typing import Final
 
 from sqlglot import exp
 
-from hullcast.broker.sql.binder import Binder
-from hullcast.broker.sql.bounds import INFINITY, Comparison, Edge, edge_at
-from hullcast.broker.sql.conditions import Condition, ConditionReader, read_conditions
-from hullcast.broker.sql.encode import ParameterColumn
+from hullcast.broker.sql.binder import Binder, UnionBinder
+from hullcast.broker.sql.bounds import INFINITY, LARGEST, Comparison, Edge, edge_at
+from hullcast.broker.sql.conditions import Alternative, Condition, ConditionReader, read_conditions
+from hullcast.broker.sql.encode import ParameterColumn, Slot
 from hullcast.broker.sql.projection import read_output
 from hullcast.broker.sql.query import Predicates, Ref, Shape
 from hullcast.broker.sql.refusals import with_other_ways
@@ -26,7 +26,7 @@ from hullcast.network.wire.errors import InvariantBroken, Remedy, SqlError
 MAXIMUM_RANGES: Final = 8
 MOST_MEMORY: Final = 100_000_000
 
-_GRAMMAR = "accepted: SELECT .. FROM table [JOIN table USING (c) | ON ..] [WHERE conditions joined by AND]"
+_GRAMMAR = "accepted: SELECT .. FROM table [JOIN table USING (c) | ON ..] [WHERE conditions]"
 _WORDS: Final = ("SELECT", "WITH")
 _CLAUSES: Final = {
     "group": (
@@ -53,7 +53,7 @@ class ParsedQuery:
     shape: Shape
     columns: tuple[str, ...]  # names of the answer's columns: the alias, or the column as declared
     tables: tuple[Table, ...]
-    binder: Binder
+    binder: Binder | UnionBinder
 
     def bind(self, parameters: Sequence[object] = ()) -> Predicates:
         """The predicate of one subscription (n = 1); BadParameter if a value does not fit."""
@@ -92,6 +92,11 @@ def _understood(sql: str, statement: Statement, catalog: Mapping[str, Table]) ->
     output = read_output(select, scope)
     reader = read_conditions(select, scope)
     ranges, partition = _arrange(output.kind, reader, scope)
+    nulls = _nulls(ranges, reader)
+    if nulls and (len(scope.tables) > 1 or not output.kind.answers.unions):
+        names = ", ".join(scope.column(ref).name for ref in nulls)
+        hint = "compare each of its columns in every alternative, without IS NULL"
+        raise Unfollowed(names, f"{output.kind.name} takes no rows where this is NULL", hint)
     shape = Shape(
         kind=output.kind,
         tables=tuple(table.name for table in scope.tables),
@@ -102,6 +107,7 @@ def _understood(sql: str, statement: Statement, catalog: Mapping[str, Table]) ->
         on=reader.on,
         windows=scope.windows if any(scope.windows) else (),
         memory=_memory(statement, scope),
+        nulls=nulls,
     )
     binder = _binder(shape, reader)
     if len(binder.slots) != statement.placeholders:
@@ -145,13 +151,19 @@ def _check_clauses(select: exp.Select) -> None:
 def _arrange(kind: SubscriptionKind, reader: ConditionReader, scope: Scope) -> tuple[tuple[Ref, ...], tuple[Ref, ...]]:
     """Which compared columns are ranges and which are partitions.
 
-    A column with an inequality is a range. One with equalities only is a partition, except that a query
-    without any range gets the first that has an order as the range [v, v]: a channel with a
-    dimension serves all values of v at once, where partitions cost one entry each.
+    A partition must equal one value in each alternative; any other column is a range. But a query without any range
+    gets the first partition that has an order as the range [v, v]: a channel with a dimension serves all values of v at
+    once, where partitions cost one entry each.
     """
     compared = {condition.target for condition in reader.conditions if condition.target is not None}
     ranges = {c.target for c in reader.conditions if c.target is not None and c.comparison is not Comparison.EQUAL}
+    for alternative in reader.alternatives:
+        ranges |= compared - {condition.target for condition in alternative}
     equal = sorted(compared - ranges)
+    texts = [scope.column(ref).name for ref in sorted(ranges) if scope.column(ref).type is ColumnType.TEXT]
+    if texts:
+        hint = f"compare {texts[0]} with = or IN in each alternative"
+        raise Unfollowed(texts[0], "a TEXT column must be compared on both sides of an OR", hint)
     band = reader.on is not None and reader.on.band  # the difference is a dimension already
     if not ranges and not band:
         ranges |= set([ref for ref in equal if scope.column(ref).type is not ColumnType.TEXT][:1])
@@ -161,25 +173,56 @@ def _arrange(kind: SubscriptionKind, reader: ConditionReader, scope: Scope) -> t
     if len(ranges) > MAXIMUM_RANGES:
         names = ", ".join(scope.column(ref).name for ref in sorted(ranges))
         raise Unfollowed(names, f"ranges on {len(ranges)} columns", f"at most {MAXIMUM_RANGES} are supported")
+    several = len(reader.alternatives) > 1 or any(c.comparison is Comparison.NOT_EQUAL for c in reader.conditions)
+    if several and (not kind.answers.unions or (len(scope.tables) > 1 and any(table.stream for table in scope.tables))):
+        what = kind.name if len(scope.tables) == 1 else "a join over streams"
+        hint = "make one subscription for each range or value"
+        raise Unfollowed("WHERE", f"{what} supports one range: no OR, IN, <> or NOT BETWEEN", hint)
     return tuple(sorted(ranges)), tuple(ref for ref in equal if ref not in ranges)
 
 
-def _binder(shape: Shape, reader: ConditionReader) -> Binder:
-    """Fold the literals into a box and turn the parameters into edges."""
+def _binder(shape: Shape, reader: ConditionReader) -> Binder | UnionBinder:
+    """Fold the literals into boxes and turn the parameters into edges."""
+    slots = tuple(slot for slot in reader.terms.slots if slot is not None)
+    if len(slots) != len(reader.terms.slots):
+        raise InvariantBroken("a placeholder was read but never compared")
+    binders = [_binder_of(shape, alternative, slots) for alternative in reader.alternatives]
+    plain = len(binders) == 1 and not binders[0].excluded and not shape.nulls
+    return binders[0] if plain else UnionBinder(tuple(binders))
+
+
+def _binder_of(shape: Shape, alternative: Alternative, slots: tuple[Slot, ...]) -> Binder:
     dimensions: dict[Ref | None, int] = {ref: place for place, ref in enumerate(shape.ranges)}
     dimensions[None] = shape.dimensions - 1  # a band's difference is the last
     low, high = [-INFINITY] * shape.dimensions, [INFINITY] * shape.dimensions
     edges: list[Edge] = []
     equalities: dict[Ref | None, list[Operand]] = {ref: [] for ref in shape.partition}
-    for condition in reader.conditions:
+    excluded: dict[int, list[Operand]] = {}
+    nulls = {dimensions[ref] for ref in shape.nulls}
+    for condition in alternative:
+        if condition.comparison is Comparison.NULL:
+            high[dimensions[condition.target]] = -INFINITY
+        elif condition.target in shape.nulls:
+            place = dimensions[condition.target]
+            low[place] = max(low[place], -LARGEST)
+        if condition.comparison in (Comparison.NULL, Comparison.NOT_NULL):
+            continue
         if condition.target in equalities:
             equalities[condition.target].append(condition.operand)
+        elif condition.comparison is Comparison.NOT_EQUAL:
+            excluded.setdefault(dimensions[condition.target], []).append(condition.operand)
         else:
             _bound(condition, dimensions[condition.target], low, high, edges)
-    slots = [slot for slot in reader.terms.slots if slot is not None]
-    if len(slots) != len(reader.terms.slots):
-        raise InvariantBroken("a placeholder was read but never compared")
-    return Binder(tuple(slots), tuple(low), tuple(high), tuple(edges), tuple(map(tuple, equalities.values())))
+    values, cuts = tuple(map(tuple, equalities.values())), tuple((at, tuple(those)) for at, those in excluded.items())
+    return Binder(slots, tuple(low), tuple(high), tuple(edges), values, cuts, tuple(sorted(nulls)))
+
+
+def _nulls(ranges: Sequence[Ref], reader: ConditionReader) -> tuple[Ref, ...]:
+    """The ranges in which a row that is selected may have NULL."""
+    tests = (Comparison.NULL, Comparison.NOT_NULL)
+    compared = [{c.target for c in one if c.comparison is not Comparison.NULL} for one in reader.alternatives]
+    tested = {condition.target for condition in reader.conditions if condition.comparison in tests}
+    return tuple(ref for ref in ranges if ref in tested or not all(ref in one for one in compared))
 
 
 def _bound(condition: Condition, dimension: int, low: list[float], high: list[float], edges: list[Edge]) -> None:

@@ -69,6 +69,7 @@ class SubscriptionGroup:
         self.after = after  # of tuples of a stream: it begins behind this position
         self.columns: tuple[str, ...] = ()
         self.listeners: Ints = np.empty(0, np.int64)
+        self.boxes: Ints | None = None  # how many points each member has; None: one
         self.token = token
         if token is not None:
             self.channel = token.channel
@@ -108,6 +109,7 @@ class SubscriptionGroup:
         gone = self.listeners < 0
         if gone.any():
             stay = np.flatnonzero(~gone)
+            self.boxes = None if self.boxes is None else self.boxes[stay]
             self.parameters = tuple(taken(values, stay) for values in self.parameters)
             self.listeners, self.count = self.listeners[stay], len(stay)
         number, channel = self.number, self.channel
@@ -127,6 +129,15 @@ class SubscriptionGroup:
         return SubscriptionGroup(
             self.sql, parameters, count, self._overflow, self._buffer, after=self.after, many=self._many
         )
+
+    def points(self, members: Ints) -> Ints:
+        """Which points of the group are of some of its members."""
+        return points_of(self.boxes, members)
+
+    @property
+    def members(self) -> Ints | None:
+        """Of which member each point is; None: each of its own."""
+        return None if self.boxes is None else np.repeat(np.arange(len(self.boxes)), self.boxes)
 
     def one(self, listener: int) -> Ints:
         """One listener, as a column."""
@@ -202,7 +213,9 @@ class Groups:
                 reason = f"the token is of a {token.kind} subscription, this is a {listening.spec.kind}"
                 raise BadSetting("resume", "..", reason)
             first, seq = listening.first_of(token.stored), token.stored.seq
-        group.listeners = listening.admit(group.number, opened.points, first, policy, opened.columns, seq)
+        group.listeners = listening.admit(
+            group.number, opened.points, group.members, first, policy, opened.columns, seq
+        )
         self._open[group.number] = group
         self._joined[listening] += 1
         self.subscriptions += len(group.listeners)
@@ -265,7 +278,7 @@ class Groups:
         return refused
 
     def leave(self, group: SubscriptionGroup, listeners: Ints | None) -> Ints | None:
-        """Forget a group (None), or some of its listeners; returns which members left, None for all."""
+        """Forget a group (None), or some of its listeners; returns which of its points left, None for all."""
         if self._open.get(group.number) is not group:
             return np.empty(0, np.int64)
         if listeners is not None:
@@ -274,15 +287,15 @@ class Groups:
                 group.listening.dismiss(group.listeners[leaving])
                 group.listeners[leaving] = -1
                 self.subscriptions -= int(leaving.sum())
-                return np.flatnonzero(leaving)
+                return group.points(np.flatnonzero(leaving))
         self._drop(group)
         return None
 
     def gone(self, numbers: list[int]) -> list[tuple[int, Ints, bool]]:
-        """Of groups taken again, the members that left in the meantime, and whether they may be resumed."""
+        """Of groups taken again, the points that left in the meantime, and whether they may be resumed."""
         groups = [self._open[number] for number in numbers if number in self._open]
         return [
-            (group.number, np.flatnonzero(group.listeners < 0), group.resumable)
+            (group.number, group.points(np.flatnonzero(group.listeners < 0)), group.resumable)
             for group in groups
             if group.away is None and (group.listeners < 0).any()
         ]
@@ -319,17 +332,25 @@ class Groups:
         return listening
 
 
+def points_of(boxes: Ints | None, members: Ints) -> Ints:
+    """Where the points of some members stand, of which each has so many (None: one)."""
+    if boxes is None:
+        return members
+    counts = boxes[members]
+    return np.arange(counts.sum()) + np.repeat(np.cumsum(boxes)[members] - np.cumsum(counts), counts)
+
+
 def catch_up(listening: Listening, ids: Ints, opened: Opened, reply: Subscribed) -> None:
     """Snapshots may be older than the reply that brought them: listeners (-1: gone) hear what came since."""
     missed = reply.replay.get(opened.channel)
     start = 0
     for members, seq in opened.as_of if missed is not None else ():
-        some = slice(start, start + members)
+        present = start + np.flatnonzero(ids[start : start + members] >= 0)
         start += members
-        present = ids[some] >= 0
         later = np.asarray(missed["seq"]) > seq if missed is not None else np.empty(0, np.bool_)
-        if missed is not None and present.any() and later.any():
-            listening.hear_alone(ids[some][present], opened.points[some][present], take(missed, later))
+        if missed is not None and len(present) and later.any():
+            points = opened.points[points_of(opened.boxes, present)]
+            listening.hear_alone(ids[present], points, take(missed, later))
 
 
 def moment_of(opened: Opened, reply: Subscribed) -> int:
@@ -354,18 +375,19 @@ def _present(groups: list[tuple[SubscriptionGroup, Floats | None]]) -> dict[List
     parts: dict[Listening, tuple[list[Ints], list[Floats]]] = {}
     for group, points in groups:
         ids, where = parts.setdefault(group.listening, ([], []))
-        present = group.listeners >= 0
+        present = np.flatnonzero(group.listeners >= 0)
         ids.append(group.listeners[present])
-        where.append(_NO_POINTS if points is None else points[present])
+        where.append(_NO_POINTS if points is None else points[group.points(present)])
     return {listening: (np.concatenate(ids), np.concatenate(where)) for listening, (ids, where) in parts.items()}
 
 
 def _check(opened: Opened, reply: Subscribed, group: SubscriptionGroup) -> None:
-    runs = sum(members for members, _ in opened.as_of)
+    runs, boxes = sum(members for members, _ in opened.as_of), opened.boxes
     if (
         opened.channel not in reply.channels
-        or len(opened.points) != group.count
+        or (boxes is not None and (len(boxes) != group.count or (boxes < 1).any()))
+        or len(opened.points) != (group.count if boxes is None else boxes.sum())
         or (opened.as_of and runs != group.count)
     ):
         raise BadFrame("a Subscribed that does not answer what was asked")
-    group.channel = opened.channel
+    group.channel, group.boxes = opened.channel, boxes

@@ -130,10 +130,18 @@ class Listening(ABC):
     # --- who listens ---------------------------------------------------------------------------------------
 
     def admit(
-        self, group: int, points: Floats, snapshot: Columns, policy: OverflowPolicy, names: tuple[str, ...], seq: int
+        self,
+        group: int,
+        points: Floats,
+        of: Ints | None,
+        snapshot: Columns,
+        policy: OverflowPolicy,
+        names: tuple[str, ...],
+        seq: int,
     ) -> Ints:
-        """Take in the listeners of a group with their first answers at `seq`; returns their numbers."""
-        ids = self.audience.admit(points)
+        """Take in the listeners of a group with their first answers at `seq`; returns their numbers. `of` says which
+        member each point is of; None: each of its own."""
+        ids = self.audience.admit(points, of=of)
         self.mailbox.seqs[ids] = seq
         self.mailbox.groups[ids] = group
         self._admit(ids, policy, names)
@@ -144,28 +152,28 @@ class Listening(ABC):
     def part(self, ids: Ints) -> None:
         """Let no message reach these listeners until they are moved. They keep their answers and what waits."""
         ids = ids[~np.isin(ids, self._parted)]
-        self.audience.index.delete(ids)
+        self.audience.index.delete(self.audience.numbers(ids))
         self._parted = np.concatenate((self._parted, ids))
 
     def move(self, ids: Ints, points: Floats) -> None:
         """The same listeners, found by other points: a server that was restarted gives partitions new numbers."""
-        index = self.audience.index
+        index, numbers = self.audience.index, self.audience.numbers(ids)
         if len(self._parted):
             self._rejoin(ids, points)
-        elif not np.array_equal(index.points_of(ids), points):
-            index.delete(ids)
-            index.insert(ids, points)
+        elif not np.array_equal(index.points_of(numbers), points):
+            index.delete(numbers)
+            index.insert(numbers, points)
 
     def _rejoin(self, ids: Ints, points: Floats) -> None:
         parted = np.isin(ids, self._parted)
         self._parted = self._parted[~np.isin(self._parted, ids)]
-        self.audience.index.delete(ids[~parted])
-        self.audience.index.insert(ids, points)
+        self.audience.index.delete(self.audience.numbers(ids[~parted]))
+        self.audience.index.insert(self.audience.numbers(ids), points)
 
     def dismiss(self, ids: Ints) -> None:
         """Forget listeners."""
         if len(self._parted):  # an audience dismisses only listeners that messages reach
-            self._rejoin(ids, np.zeros((len(ids), self.audience.index.dimensions)))
+            self._rejoin(ids, np.zeros((len(self.audience.numbers(ids)), self.audience.index.dimensions)))
         self.audience.dismiss(ids)
         self._believe(ids)
 
@@ -178,12 +186,12 @@ class Listening(ABC):
 
     def hear_alone(self, ids: Ints, points: Floats, columns: Columns) -> None:
         """Messages that only these have not heard yet."""
-        everybody = self.audience.index
-        if len(ids) == len(everybody):
+        everybody, numbers = self.audience.index, self.audience.numbers(ids)
+        if len(numbers) == len(everybody):
             self.hear(columns)
             return
         alone = PointIndex(everybody.dimensions)
-        alone.insert(ids, points)
+        alone.insert(numbers, points)
         self.audience.index = alone
         try:
             self.hear(columns)

@@ -44,6 +44,7 @@ class AggregateAnswers(SingleAnswers):
     """
 
     form = "places"
+    unions = True
     columns = STATE
 
     def __init__(self, spec: ChannelSpec, decoder: Decoder, recompute: Recompute) -> None:
@@ -300,6 +301,20 @@ def sums_in_boxes(
                 inside = inside and lows[i, d] <= columns[d, row] <= highs[i, d]
             if inside:
                 _add(state, i, y[row], 1)
+
+
+@kernel
+def together(states: Floats, of: Ints) -> Floats:
+    """The states of members, each the sum of states that are `of` it."""
+    found = np.zeros((of[-1] + 1 if len(of) else 0, 4))
+    for i in range(len(of)):
+        if states[i, ROWS] > 0:
+            lost = found[of[i], LOST_BITS] + states[i, LOST_BITS]
+            found[of[i], LOST_BITS] = 0.0
+            _add(found, of[i], states[i, HIGH], int(states[i, ROWS]))
+            _add(found, of[i], states[i, LOW], 0)
+            found[of[i], LOST_BITS] += lost
+    return found
 
 
 def exact_state(values: list[float]) -> tuple[float, float, float, float]:

@@ -58,6 +58,7 @@ class Answers(ABC):
     """
 
     form: ClassVar[Form]  # how its messages find listeners: network/matching/messages.py
+    unions: ClassVar[bool] = False  # whether a listener may have several boxes (OR, IN, <>) that do not overlap
     overflow: ClassVar[Overflow] = "conflate"  # by default: every change, as long as there is room
     #: Of those that one call made: 100,000 that are followed by their newest answers need no queue each.
     overflow_of_many: ClassVar[Overflow] = "latest"

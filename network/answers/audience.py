@@ -45,6 +45,8 @@ class Audience:
     """Numbers for listeners, the index that finds them by predicate, and where their events go.
 
     Listeners have small numbers, reused after they leave, so that answers can live in plain arrays beside the index.
+    A point in the index has the number of its listener. One with several points (none of whose boxes overlap) has more
+    numbers, which nobody else knows.
     """
 
     def __init__(self, dimensions: int, outbox: EventSink) -> None:
@@ -52,30 +54,65 @@ class Audience:
         self.outbox = outbox
         self._free: dict[int, None] = {}  # in the order they left
         self._used = 0
-        self._silent: set[int] = set()  # listeners that no message can ever concern: not in the index
+        self._silent: set[int] = set()  # points that no message can ever concern: not in the index
+        self._further: dict[int, Ints] = {}  # by listener with several points: the numbers of all but the first
+        self._listener: Ints = np.empty(0, np.int64)  # by number, if some listener has several points
 
     def __len__(self) -> int:
-        return self._used - len(self._free)
+        return self._used - len(self._free) - sum(map(len, self._further.values()))
 
     @property
     def capacity(self) -> int:
         """Numbers given out so far are below this."""
         return self._used
 
-    def admit(self, points: Floats, never: Booleans | None = None) -> Ints:
-        """Numbers for new listeners with these predicates (n, dimensions); `never` marks those that match nothing."""
+    def admit(self, points: Floats, never: Booleans | None = None, of: Ints | None = None) -> Ints:
+        """Numbers for new listeners with these predicates (n, dimensions); `never` marks those that match nothing. `of`
+        says which listener each is of, from 0 in order; None: each of its own."""
         n = len(points)
         numbers = [self._free.popitem()[0] for _ in range(min(n, len(self._free)))]
         numbers.extend(range(self._used, self._used + n - len(numbers)))
         self._used = max(self._used, max(numbers, default=-1) + 1)
         ids = np.array(numbers, np.int64)
         self.outbox.reserve(self._used)
+        if self._further or of is not None:
+            self._listener = np.concatenate((self._listener, np.arange(len(self._listener), self._used)))
+        admitted = ids if of is None else self._share(ids, of)
         if never is None or not never.any():
             self.index.insert(ids, points)
         else:
             self._silent.update(ids[never].tolist())
             self.index.insert(ids[~never], points[~never])
-        return ids
+        return admitted
+
+    def _share(self, numbers: Ints, of: Ints) -> Ints:
+        """The listeners that numbers are of: each gets the first of its own."""
+        starts = np.flatnonzero(np.diff(of, prepend=-1))
+        listeners = numbers[starts]
+        self._listener[numbers] = listeners[of]
+        for listener, own in zip(listeners.tolist(), np.split(numbers, starts[1:]), strict=True):
+            if len(own) > 1:
+                self._further[listener] = own[1:]
+        return listeners
+
+    def numbers(self, ids: Ints) -> Ints:
+        """The numbers of all points of some listeners, in the order in which these were admitted."""
+        if not self._further:
+            return ids
+        none = ids[:0]
+        return np.concatenate([none, *(np.append(one, self._further.get(one, none)) for one in ids.tolist())])
+
+    def members(self, ids: Ints) -> Ints | None:
+        """Which of some listeners each of their points is of, by its place among them; None: they have one each."""
+        if not self._further:
+            return None
+        counts = np.array([1 + len(self._further.get(one, ())) for one in ids.tolist()], np.int64)
+        members: Ints = np.repeat(np.arange(len(ids)), counts)
+        return members
+
+    def _heard(self, numbers: Ints) -> Ints:
+        """Whose the points are that a message was matched with."""
+        return self._listener[numbers] if self._further else numbers
 
     def partitions(self) -> Floats:
         """The partitions listeners ask for: the last coordinate of their points."""
@@ -83,20 +120,28 @@ class Audience:
 
     def points_of(self, ids: Ints) -> Floats:
         """The predicates of those among these listeners that a message can concern."""
+        ids = self.numbers(ids)
         heard = [one for one in ids.tolist() if one not in self._silent] if self._silent else ids
         return self.index.points_of(np.asarray(heard, np.int64))
 
     def everybody(self) -> Ints:
         """The numbers of all who are here."""
-        return np.array([i for i in range(self._used) if i not in self._free], np.int64)
+        here = np.array([i for i in range(self._used) if i not in self._free], np.int64)
+        listeners: Ints = here[self._heard(here) == here]
+        return listeners
 
     def dismiss(self, ids: Ints) -> None:
         """Forget listeners and what waited for them."""
-        leaving = set(ids.tolist())
+        numbers = self.numbers(ids)
+        leaving = set(numbers.tolist())
         unknown = any(map(self._free.__contains__, leaving)) or max(leaving, default=-1) >= self._used
-        if unknown or len(leaving) < len(ids):
+        if unknown or len(leaving) < len(numbers):
             raise InvariantBroken("audience: a listener leaves who is not here")
         self.outbox.forget(ids)
+        if len(numbers) > len(ids):
+            self._listener[numbers] = numbers
+            for listener in ids.tolist():
+                self._further.pop(listener, None)
         silent = leaving & self._silent
         self._silent -= silent
         self.index.delete(np.array(sorted(leaving - silent), np.int64))
@@ -112,7 +157,7 @@ class Audience:
                 self.index.arrays, inner_l, inner_r, outer_l, outer_r, partitions, start, PAIRS
             )
             if len(messages):
-                yield messages, listeners
+                yield messages, self._heard(listeners)
 
     def at(self, lows: Floats, highs: Floats) -> Iterator[tuple[Ints, Ints]]:
         """Pairs (messages, listeners) for the query boxes of messages, some messages at a time."""
@@ -120,7 +165,7 @@ class Audience:
         while start < n:
             start, messages, listeners = report_some(tree, lows, highs, start, n, PAIRS)
             if len(messages):
-                yield messages, listeners
+                yield messages, self._heard(listeners)
 
     def around(
         self, old: tuple[Floats, Floats], new: tuple[Floats, Floats]
@@ -133,7 +178,7 @@ class Audience:
             stop, now, who_is = report_some(tree, *new, start, stop, PAIRS)
             kept = int(np.searchsorted(was, stop))
             if kept or len(now):
-                yield (was[:kept], who_was[:kept]), (now, who_is)
+                yield (was[:kept], self._heard(who_was[:kept])), (now, self._heard(who_is))
             start = stop
 
 

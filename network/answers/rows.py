@@ -27,6 +27,7 @@ class RowAnswers(CollectionAnswers):
     """Rows in the order of their keys."""
 
     form = "places"
+    unions = True
 
     def __init__(self, spec: ChannelSpec, decoder: Decoder, recompute: Recompute) -> None:
         super().__init__(spec, decoder, recompute)

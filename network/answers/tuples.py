@@ -29,6 +29,7 @@ class TupleAnswers(Answers):
     """
 
     form = "points"
+    unions = True
     overflow = overflow_of_many = "block"  # each tuple is told
 
     def __init__(self, spec: ChannelSpec, decoder: Decoder, recompute: Recompute) -> None:

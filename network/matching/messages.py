@@ -32,9 +32,9 @@ def dimensions_of(form: str, coordinates: int, *, partitioned: bool) -> int:
 
 def unreachable(points: Floats, dimensions: int) -> Booleans:
     """Which points no message can concern: predicates that nothing satisfies, with a low bound of +inf or such, or in
-    a partition of that number."""
-    ends = points[:, : 2 * dimensions]
-    nowhere = (ends[:, 0::2] == np.inf).any(axis=1) | (ends[:, 1::2] == -np.inf).any(axis=1)
+    a partition of that number. Both bounds may be -inf: that is the place of NULL, where it has one."""
+    low, high = points[:, : 2 * dimensions : 2], points[:, 1 : 2 * dimensions : 2]
+    nowhere = ((low == np.inf) | ((high == -np.inf) & (low > -np.inf))).any(axis=1)
     nowhere |= np.isinf(points[:, 2 * dimensions :]).any(axis=1)
     never: Booleans = nowhere | np.isnan(points).any(axis=1)
     return never
@@ -63,7 +63,7 @@ def _around_all(lows: Floats, highs: Floats, gaps: Booleans, dimensions: int) ->
         most = np.finfo(np.float64).max
         lows[gaps], highs[gaps] = -most, most
         for i in range(dimensions):
-            lows[gaps, 2 * i], highs[gaps, 2 * i + 1] = -np.inf, np.inf
+            lows[gaps, 2 * i : 2 * i + 2], highs[gaps, 2 * i + 1] = -np.inf, np.inf
 
 
 def _places(columns: Mapping[str, Floats], side: str, dimensions: int, *, partitioned: bool) -> BoxBounds:

@@ -464,7 +464,8 @@ class Opened:
 
     A snapshot may be older than the reply: `as_of` then says in runs (members, seq) how old, and the replay has what
     came after. Of several groups one may have failed, and then says so here. Of tuples of a stream, `after` is the
-    position behind which they are all there; if that is not the position asked for, some are missing.
+    position behind which they are all there; if that is not the position asked for, some are missing. `boxes` says how
+    many points each member has, one after the other; None: one each.
 
     `points` is not part of the body: the points of a group travel once, as the install of the reply that every node on
     the way reads too. `with_points` puts them here.
@@ -477,6 +478,7 @@ class Opened:
     failed: Annotated[Failed, array_of(Failed, "an error")] | None = None
     as_of: Annotated[tuple[tuple[int, int], ...], items(row("a run", members=integer(), seq=integer()), "runs")] = ()
     after: int = 0
+    boxes: Seqs | None = None
     points: Annotated[Matrix, UNSENT] = field(default_factory=lambda: np.empty((0, 1)))
 
 

@@ -130,6 +130,45 @@ def conditions(rng: Random, table: str, most_ranges: int, qualifier: str = "") -
     return [text for text, _ in parts], [wanted for _, some in parts for wanted in some]
 
 
+def alternatives(rng: Random, table: str, ranges: int, qualifier: str = "") -> tuple[list[str], list[Any]]:
+    """What `conditions` gives, but with OR, NOT, IN and <> between and in them; texts are named only."""
+    named = rng.sample(ordered(table), rng.randint(1, min(ranges, len(ordered(table)))))
+    text, parameters = tree(
+        rng, table, named[: 1 if qualifier else None], qualifier, 1 if qualifier else rng.randint(1, 2)
+    )
+    others = [name for name in (*COLUMNS[table], KEY[table]) if name not in ordered(table)]
+    if others and rng.random() < 0.4:
+        name = rng.choice(others)
+        wanted = [value(rng, table, name) for _ in range(rng.randint(1, 3))]
+        more = f"{qualifier}{name} IN ({', '.join('?' * len(wanted))})"
+        more = rng.choice([more, f"({' OR '.join([f'{qualifier}{name} = ?'] * len(wanted))})"])
+        return [more, f"({text})"], [*wanted, *parameters]
+    return [f"({text})"], parameters
+
+
+def tree(rng: Random, table: str, named: list[str], qualifier: str, depth: int) -> tuple[str, list[Any]]:
+    """AND, OR and NOT over comparisons of some columns."""
+    if depth:
+        parts = [tree(rng, table, named, qualifier, depth - 1) for _ in range(rng.randint(1, 2 if qualifier else 3))]
+        text = rng.choice([" AND ", " OR ", " OR "]).join(f"({text})" for text, _ in parts)
+        parameters = [wanted for _, some in parts for wanted in some]
+    else:
+        name = rng.choice(named)
+        wanted = [value(rng, table, name) for _ in range(3)]
+        least, most, _ = wanted
+        text, parameters = rng.choice(
+            [
+                (f"{qualifier}{name} IN (?, ?, ?)", wanted),
+                (f"{qualifier}{name} NOT IN (?, ?, ?)", wanted),
+                (f"{qualifier}{name} <> ?", wanted[:1]),
+                (f"{qualifier}{name} NOT BETWEEN ? AND ?", [least, most]),
+                *([(f"{qualifier}{name} IS {rng.choice(['', 'NOT '])}NULL", [])] if not qualifier else []),
+                range_on(rng, table, name, qualifier + name),
+            ]
+        )
+    return (f"NOT ({text})", parameters) if rng.random() < 0.2 else (text, parameters)
+
+
 # --- subscriptions -------------------------------------------------------------------------------------------------
 
 
@@ -155,7 +194,8 @@ def aggregate(rng: Random) -> Asked:
             what, ranges = f"COUNT({rng.choice(everything)})", 2
         case _:
             what, ranges = f"{function}({rng.choice(numbers)})", 2
-    texts, parameters = conditions(rng, table, ranges)
+    several = ranges > 1 and rng.random() < 0.4
+    texts, parameters = (alternatives if several else conditions)(rng, table, ranges)
     return Asked(f"SELECT {what} FROM {table}{_where(texts)}", tuple(parameters))
 
 
@@ -164,7 +204,8 @@ def selection(rng: Random) -> Asked:
     table = rng.choice("RRSW")
     everything = [*COLUMNS[table], KEY[table]]
     shown = rng.choice([["*"], rng.sample(everything, rng.randint(1, 3))])
-    texts, parameters = conditions(rng, table, 2 if table == "W" else 3)
+    where = alternatives if rng.random() < 0.4 else conditions
+    texts, parameters = where(rng, table, 2 if table == "W" else 3)
     return Asked(f"SELECT {', '.join(shown)} FROM {table}{_where(texts)}", tuple(parameters))
 
 
@@ -213,7 +254,8 @@ def join(rng: Random) -> Asked:
         source = rng.choice([f"{left} JOIN {right} ON {on}", f"{left}, {right}"])
         texts = [on] if " JOIN " not in source else []
     for table, name in sides:
-        more, wanted = conditions(rng, table, 1, f"{name}.")
+        where = alternatives if rng.random() < 0.2 else conditions
+        more, wanted = where(rng, table, 1, f"{name}.")
         texts = texts + more
         parameters = parameters + wanted
     return Asked(f"SELECT {rng.choice(shown)} FROM {source}{_where(texts)}", tuple(parameters))

@@ -166,6 +166,13 @@ def _becomes(facts: dict[str, Any]) -> str:
     ranges = [*facts["ranges"]]
     ranges += ["the difference"] * (len(facts["low"]) - len(ranges))  # the band of a join has no column of its own
     partition = f", among rows of the same {', '.join(facts['partitions'])}" if facts["partitions"] else ""
+    if facts["boxes"] > 1:
+        columns = f" over {', '.join(ranges)}" if ranges else ""
+        thing = "tuple" if facts["form"] == POINTS else "row before and after"
+        return (
+            f"{facts['boxes']} boxes{columns}{partition}, which do not overlap; a message is a {thing}, and "
+            "concerns it if it is in one of them"
+        )
     if not ranges:
         whole = "join" if len(facts["tables"]) > 1 else "stream" if facts["form"] == POINTS else "table"
         return f"the whole {whole}{partition}: every message of the channel concerns it"
@@ -175,7 +182,7 @@ def _becomes(facts: dict[str, Any]) -> str:
             f"{ranges[0]}{partition}; a message is a rectangle of ranges, and concerns it if the point is inside"
         )
     sides = [
-        f"{name} {_number(low)} .. {_number(high)}"
+        f"{name} NULL" if high == -inf else f"{name} {_number(low)} .. {_number(high)}"
         for name, low, high in zip(ranges, facts["low"], facts["high"], strict=True)
     ]
     if facts["form"] == POINTS:

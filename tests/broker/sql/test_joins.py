@@ -212,7 +212,7 @@ def test_a_band_leaves_equalities_as_partitions() -> None:
         ("SELECT a FROM r JOIN s USING (c) WHERE r.k = s.k", "another way"),
         ("SELECT a FROM r JOIN s USING (c) WHERE s.b > r.b", "another way"),
         ("SELECT a FROM r JOIN s ON s.b > r.b AND s.d > r.b", "another way"),
-        ("SELECT a FROM r JOIN s ON r.c = s.c OR r.b = s.b", "alternative"),
+        ("SELECT a FROM r JOIN s ON r.c = s.c OR r.b = s.b", "inside of OR or NOT"),
         ("SELECT a FROM r JOIN s ON s.b + r.b > 3", "arithmetic"),
         ("SELECT a FROM r JOIN s ON s.b - r.b > 3 + 1", "more than one value"),
         ("SELECT a FROM r JOIN s ON s.b * 2 > r.b", "arithmetic"),

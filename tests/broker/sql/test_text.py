@@ -95,7 +95,7 @@ def test_mutated_sql_is_read_or_refused_politely(data: st.DataObject, sql: str) 
         ("SELECT PER FROM Stock WHERE " + "CASE WHEN " * 200, "accepted: SELECT|nested too deeply"),
         ("SELECT " + "1 + " * 250 + "1 FROM Stock", "expressions are not supported"),
         ("SELECT PER FROM Stock WHERE PER > " + "1 + " * 240 + "1", "arithmetic"),
-        ("SELECT PER FROM Stock WHERE " + "PER > 1 OR " * 120 + "PER > 1", "alternative"),
+        ("SELECT PER FROM Stock WHERE " + "PER > 1 OR " * 120 + "PER", "not supported"),
         ("SELECT " + "a." * 240 + "a FROM Stock", "accepted|table.column"),
         ("", "empty"),
         (" ; ;", "empty"),

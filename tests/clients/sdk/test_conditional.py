@@ -334,8 +334,8 @@ async def test_what_a_refusal_advises_works_when_it_is_typed() -> None:
         await hc.publish("FUEL", {"ID": [1, 2], "X": [1.0, None], "PRICE": [5.0, 4.0]})
         views = 0
         for sql, rows in (
-            ("SELECT ID FROM FUEL WHERE X IS NULL", [(2,)]),
-            ("SELECT ID FROM FUEL WHERE X IS NOT NULL", [(1,)]),
+            ("SELECT DISTINCT ID FROM FUEL WHERE X IS NULL", [(2,)]),
+            ("SELECT MAX(ID) FROM FUEL WHERE X IS NOT NULL", [(1,)]),
             ("SELECT MIN(PRICE) FROM FUEL WHERE X IS NULL", [(4.0,)]),
             ("SELECT X, COUNT(*) FROM FUEL GROUP BY X", [(None, 1), (1.0, 1)]),
             ("SELECT COUNT(*), AVG(PRICE) FROM FUEL", [(2, 4.5)]),
@@ -343,7 +343,7 @@ async def test_what_a_refusal_advises_works_when_it_is_typed() -> None:
             ("SELECT ID, PRICE AS p FROM FUEL f ORDER BY p DESC, f.ID", [(1, 5.0), (2, 4.0)]),
             ("SELECT ID FROM SALE WHERE AT > datetime('now', '-1 hour')", []),
             ("SELECT ID, COUNT(*) FROM SALE GROUP BY ID", []),
-            ("SELECT ID FROM SALE WHERE ID IN (1, 2)", []),
+            ("SELECT ID FROM SALE WHERE ID + 1 = 2", []),
             ("SELECT X, N FROM CHEAP WHERE X = 1", [(1.0, 1)]),
         ):
             with pytest.raises(hullcast.SqlError) as refused:
@@ -359,7 +359,7 @@ async def test_what_a_refusal_advises_works_when_it_is_typed() -> None:
                 asked = (read or 'hc.query("SELECT * FROM name")').replace("name", f"V{views}")
                 assert await eval(asked, {"hc": hc}) == rows, asked
                 views += 1
-        assert views == 7
+        assert views == 6
         for when in ("SELECT MEDIAN(PRICE) FROM FUEL", "SELECT N FROM CHEAP", "SELECT ID FROM FUEL ORDER BY X"):
             with pytest.raises(hullcast.SqlError, match=r'changes count: when="FUEL"$') as refused:
                 await hc.subscribe(QUERY, when=when)

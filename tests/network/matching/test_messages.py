@@ -82,6 +82,7 @@ def test_predicates_that_nothing_satisfies_are_out_of_reach() -> None:
         [INFINITE, 1.0],
         [0.0, -INFINITE],
         [np.nan, 0.0],
+        [-INFINITE, -INFINITE],  # NULL
     ]
-    assert unreachable(np.array(points), 1).tolist() == [False, False, True, True, True, True]
+    assert unreachable(np.array(points), 1).tolist() == [False, False, True, True, True, True, False]
     assert unreachable(np.array([[0.0], [np.nan], [np.inf]]), 0).tolist() == [False, True, True]
