@@ -161,7 +161,11 @@ def subscribe_first(s: Server, asked: Asked[bodies.Subscribe]) -> Awaited | None
         joins = len(texts) > READ_AT_ONCE or any(s.engine.catalogue.join_to_make(sql) is not None for sql in texts)
     except HullcastError:
         return None  # whoever subscribes says what is wrong
-    return Awaited(FILES, s.storage.for_queries) if joins else None
+
+    async def files() -> None:  # and nothing that the request would be given
+        await s.storage.for_queries()
+
+    return Awaited(FILES, files) if joins else None
 
 
 def _may_join(sql: str) -> bool:

@@ -86,7 +86,7 @@ async def a_large_batch(server: Child, hc: Client, stack: AsyncExitStack) -> Non
     for kind in ("MIN(Y)", "MAX(Y)", "COUNT(*)", "SUM(Y)", "DISTINCT Y", "K, Y", "MIN(K)", "AVG(Y)"):
         await hc.subscribe(f"SELECT {kind} FROM T WHERE X BETWEEN ? AND ?", 5, 6)
     publishing = later(stack, hc.publish("T", rows(10 * ROWS, 3 * ROWS)))
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.1)
     assert not publishing.done()
 
 
