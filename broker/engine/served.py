@@ -135,7 +135,7 @@ class ServedEngine(Engine):
         self._changes.check_sound()
         parsed = self._catalogue.parse(sql)
         query = self._catalogue.executable(parsed)
-        predicates = query.bind_many(columns, count)
+        predicates = yield from query.binder.binding(columns, count)
         channel = yield from self._opening(query)
         channel.attended = True
         self._let_go(channel)

@@ -329,7 +329,8 @@ class Subscribing:
         channel, after = one.attended.channel, one.group.after
         if isinstance(channel, TuplesChannel) and after is not None:
             return channel.cost_after(members, channel.begins(after, self._engine.seq))
-        return channel.capture_cost(members)
+        boxes = -(-len(one.attended.predicates.low) // max(one.group.count, 1))  # of each, on average
+        return channel.capture_cost(members * boxes)
 
     def _capture(self, one: _Asked, members: slice) -> Callable[[], Columns]:
         """Take what the first answers of some members are computed from, and note of which moment it is."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import nextafter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.sql.bounds import INFINITY, Code, Edge, edges_at, negated
 from hullcast.broker.sql.encode import ENCODERS, CodeColumn, ParameterColumn, Slot, Unfit, encode_column
 from hullcast.broker.sql.query import Predicates
@@ -22,6 +23,13 @@ from hullcast.broker.sql.terms import Given, Operand
 from hullcast.broker.sql.unions import union, without
 from hullcast.network.wire.arrays import Booleans
 from hullcast.network.wire.errors import BadParameter
+
+if TYPE_CHECKING:
+    from hullcast.broker.scheduling.driver import Work
+
+#: Alternatives bound in one slice, and about how long that takes if they overlap.
+CUT_AT_ONCE = 128
+CUT_COST_S = 0.004
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,11 @@ class Binder:
         never = None if possible else np.ones(1, dtype=np.bool_)
         box = np.array((low, high), dtype=np.float64)
         return Predicates(box[:1], box[1:], partition, never)
+
+    def binding(self, columns: Sequence[ParameterColumn], count: int = 1) -> Work:
+        """`bind_many` for those who work in slices: it takes one."""
+        return self.bind_many(columns, count)
+        yield
 
     def bind_many(self, columns: Sequence[ParameterColumn], count: int = 1) -> Predicates:
         """The predicates of n subscriptions, one column of values per parameter, n values each.
@@ -177,7 +190,20 @@ class UnionBinder:
 
     def bind_many(self, columns: Sequence[ParameterColumn], count: int = 1) -> Predicates:
         """The predicates of n subscriptions, as `Binder.bind_many`."""
-        return self._union(*self.alternatives[0].encode_columns(columns, count))
+        predicates: Predicates = finish(self.binding(columns, count))
+        return predicates
+
+    def binding(self, columns: Sequence[ParameterColumn], count: int = 1) -> Work:
+        """`bind_many` in slices: boxes that overlap are cut one subscription after the other."""
+        codes, n = self.alternatives[0].encode_columns(columns, count)
+        step, parts = max(1, CUT_AT_ONCE // len(self.alternatives)), []
+        for start in range(0, max(n, 1), step):
+            if start:
+                yield CUT_COST_S
+            some = slice(start, start + step)
+            few = [(down[some], up[some]) for down, up in codes]
+            parts.append(self._union(few, min(step, n - start)))
+        return Predicates.joined(parts)
 
     def _union(self, codes: Sequence[CodeColumn], n: int) -> Predicates:
         lows, highs, partitions, nevers = [], [], [], []

@@ -8,6 +8,7 @@ shape's range columns and one value per partition column.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -115,6 +116,23 @@ class Predicates:
     partition: tuple[list[object], ...]
     never: Booleans | None = None
     of: Ints | None = None
+
+    @classmethod
+    def joined(cls, parts: list[Predicates]) -> Predicates:
+        """Predicates of subscriptions that follow each other, all with `of`."""
+        if len(parts) == 1:
+            return parts[0]
+        starts = np.cumsum([0, *(len(part) for part in parts[:-1])]).tolist()
+        of = [start + part.of for start, part in zip(starts, parts, strict=True) if part.of is not None]
+        never = [np.zeros(len(part.low), np.bool_) if part.never is None else part.never for part in parts]
+        partitions = zip(*(part.partition for part in parts), strict=True)
+        return cls(
+            np.concatenate([part.low for part in parts]),
+            np.concatenate([part.high for part in parts]),
+            tuple(list(chain.from_iterable(values)) for values in partitions),
+            np.concatenate(never) if any(part.never is not None for part in parts) else None,
+            np.concatenate(of),
+        )
 
     def __len__(self) -> int:
         """How many subscriptions."""

@@ -53,9 +53,11 @@ def union(low: Floats, high: Floats, partition: Sequence[npt.NDArray[np.object_]
     """Predicates of n subscriptions, each the union of m boxes: low, high (n, m, d), partition values and never (n, m).
     Empty boxes go, but for one of a subscription that has no other; overlapping ones are cut. TooLarge if that makes
     too many."""
-    n, m, _ = low.shape
-    empty = never | (low > high).any(axis=2) | (low == INFINITY).any(axis=2)
+    n, m, d = low.shape
     where = _numbered(partition, n, m)
+    if d == 1:
+        low, high, where, partition, never = _in_order(low, high, where, partition, never)
+    empty = never | (low > high).any(axis=2) | (low == INFINITY).any(axis=2)
     if n * m * m > MOST_PAIRS:
         raise TooLarge("pairs of alternatives in one request (send smaller requests)", n * m * m, MOST_PAIRS)
     overlap = np.zeros(n, np.bool_)
@@ -86,6 +88,25 @@ def _numbered(partition: Sequence[npt.NDArray[np.object_]], n: int, m: int) -> I
         found = [numbers.setdefault(value, len(numbers)) for value in column.ravel().tolist()]
         where = where * len(numbers) + np.array(found, np.int64).reshape(n, m)
     return where
+
+
+def _in_order(
+    low: Floats, high: Floats, where: Ints, partition: Sequence[npt.NDArray[np.object_]], never: Booleans
+) -> tuple[Floats, Floats, Ints, Sequence[npt.NDArray[np.object_]], Booleans]:
+    """Intervals (n, m, 1) in the order of their partitions and lower ends, each without what those before it hold."""
+    order = np.lexsort((low[:, :, 0], where), axis=1)
+    low, high = (np.take_along_axis(ends[:, :, 0], order, 1) for ends in (low, high))
+    where, never = np.take_along_axis(where, order, 1), np.take_along_axis(never, order, 1)
+    reach = np.full(len(low), -INFINITY)
+    for box in range(low.shape[1]):
+        if box:
+            held = (where[:, box] == where[:, box - 1]) & (low[:, box] <= reach)
+            low[held, box] = np.nextafter(reach[held], INFINITY)
+            reach[where[:, box] != where[:, box - 1]] = -INFINITY
+        some = ~never[:, box] & (low[:, box] <= high[:, box])
+        reach[some] = np.maximum(reach[some], high[some, box])
+    partition = [np.take_along_axis(column, order, 1) for column in partition]
+    return low[:, :, np.newaxis], high[:, :, np.newaxis], where, partition, never
 
 
 def _overlapping(low: Floats, high: Floats, where: Ints, empty: Booleans) -> Booleans:

@@ -120,6 +120,10 @@ ATTACKS: dict[str, Attack] = {
     "MIN ranges": many("SELECT MIN(Y) FROM T WHERE X BETWEEN ? AND ?", LOWS, LOWS + 10),
     "a quarter of a million MIN ranges": many("SELECT MIN(Y) FROM T WHERE X BETWEEN ? AND ?", MANY, MANY + 10),
     "SUM ranges": many("SELECT SUM(Y) FROM T WHERE X BETWEEN ? AND ?", LOWS[:10_000], LOWS[:10_000] + 10),
+    "ranges that overlap": many(
+        "SELECT COUNT(*) FROM T WHERE (X >= ? OR Y < -1) AND (X <= ? OR Y < -2)", LOWS[:10_000], LOWS[:10_000] + 10
+    ),
+    "two hundred values": opening(f"SELECT ID, Y FROM T WHERE X NOT IN ({', '.join('?' * 200)})", *range(200)),
     "texts that nobody knows": many_texts,
     "two hundred subscriptions": many_groups,
     "explain": lambda hc: hc.explain("SELECT MAX(ID) FROM T WHERE X BETWEEN ? AND ? AND S = 's1'", 1, 5),
