@@ -56,7 +56,9 @@ _SPARK = {"spark", "elsewhere"}
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give longer tests a longer limit, unless they name one themselves. Tests that share something of their module, or
     Spark, go to one worker, so that it is made once. xdist begins with the groups of most tests, Spark's first of all;
-    tests on their own come last and fill up what is left of each worker's time."""
+    tests on their own come last and fill up what is left of each worker's time: those with processes before others, so
+    that the last ones are quick."""
+    items.sort(key=lambda item: "system" not in item.path.parts)
     for item in items:
         longer = [seconds for marker, seconds in _LONGER_S.items() if item.get_closest_marker(marker)]
         if longer and not item.get_closest_marker("timeout"):

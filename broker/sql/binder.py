@@ -79,8 +79,8 @@ class Binder:
 
     def binding(self, columns: Sequence[ParameterColumn], count: int = 1) -> Work:
         """`bind_many` for those who work in slices: it takes one."""
+        yield from ()
         return self.bind_many(columns, count)
-        yield
 
     def bind_many(self, columns: Sequence[ParameterColumn], count: int = 1) -> Predicates:
         """The predicates of n subscriptions, one column of values per parameter, n values each.

@@ -101,7 +101,8 @@ def _in_order(
     for box in range(low.shape[1]):
         if box:
             held = (where[:, box] == where[:, box - 1]) & (low[:, box] <= reach)
-            low[held, box] = np.nextafter(reach[held], INFINITY)
+            with np.errstate(all="ignore"):  # as in `edges_at`
+                low[held, box] = np.nextafter(reach[held], INFINITY)
             reach[where[:, box] != where[:, box - 1]] = -INFINITY
         some = ~never[:, box] & (low[:, box] <= high[:, box])
         reach[some] = np.maximum(reach[some], high[some, box])

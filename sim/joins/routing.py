@@ -34,7 +34,7 @@ BUCKETS = 100
 WITHIN = 1.96
 
 
-class Load(NamedTuple):
+class RouterLoad(NamedTuple):
     """What costs depend on besides the row."""
 
     rows: int
@@ -43,7 +43,7 @@ class Load(NamedTuple):
     cold: int  # queries in none
 
 
-def terms(plan: str, load: Load, k_j: Floats, k_s: Floats) -> Floats:
+def terms(plan: str, load: RouterLoad, k_j: Floats, k_s: Floats) -> Floats:
     """(row, term): what the coefficients of a plan are multiplied with; logarithms are to base 2, of one more."""
     one, log_k_j = np.ones(len(k_j)), np.log2(1 + k_j)
     find = one * np.log2(1 + load.rows)
@@ -78,10 +78,10 @@ def _least_squares(design: Floats, measured: Floats) -> tuple[Floats, Floats]:
     return values, WITHIN * np.sqrt(variance * np.diag(np.linalg.pinv(design.T @ design)))
 
 
-class Router:
+class PlanRouter:
     """DYNAMIC: the plan of the least estimated cost, by two equal-width histograms of 100 buckets."""
 
-    def __init__(self, load: Load, joined: Floats, rectangles: Floats, coefficients: dict[str, Floats]) -> None:
+    def __init__(self, load: RouterLoad, joined: Floats, rectangles: Floats, coefficients: dict[str, Floats]) -> None:
         """`joined` is S.B of all rows."""
         self._load, self._coefficients = load, coefficients
         values, counts = np.unique(joined, return_counts=True)

@@ -146,7 +146,7 @@ async def stopped_children(server: Child, hc: Client, stack: AsyncExitStack) -> 
     """One of each kind, and a question for each that nobody will answer."""
     await a_join(server, hc, stack)
     assert await hc.query("SELECT count(*) FROM T")
-    assert await anext(hc.changes("T"))
+    assert (await anext(hc.changes("T"))).last
     children = psutil.Process(server.pid).children(recursive=True)
     assert len(children) >= 4  # the warehouse, workers of it, the reader of the history, streams
     for child in children:

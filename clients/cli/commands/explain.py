@@ -166,7 +166,7 @@ def _becomes(facts: dict[str, Any]) -> str:
     ranges = [*facts["ranges"]]
     ranges += ["the difference"] * (len(facts["low"]) - len(ranges))  # the band of a join has no column of its own
     partition = f", among rows of the same {', '.join(facts['partitions'])}" if facts["partitions"] else ""
-    if facts["boxes"] > 1:
+    if facts.get("boxes", 1) > 1:
         columns = f" over {', '.join(ranges)}" if ranges else ""
         thing = "tuple" if facts["form"] == POINTS else "row before and after"
         return (

@@ -16,7 +16,7 @@ from hullcast.network.compiled import kernel
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.sim.bench.frame.benchmark import Tick, quietly
 from hullcast.sim.bench.frame.timing import MeasurementFailed
-from hullcast.sim.bench.joins.charts import Curve
+from hullcast.sim.bench.joins.charts import JoinCurve
 from hullcast.sim.traces.table41 import RowsOfR, RowsOfS
 
 #: Arrivals of one round, at least and at most; how many all plans must agree on.
@@ -52,7 +52,7 @@ class PlanCell:
     run: Callable[[int], object]  # process the first so many arrivals
 
 
-def measure(cells: Sequence[PlanCell], rounds: int, budget_s: float, tick: Tick = quietly) -> tuple[Curve, ...]:
+def measure(cells: Sequence[PlanCell], rounds: int, budget_s: float, tick: Tick = quietly) -> tuple[JoinCurve, ...]:
     """Microseconds an arrival. All cells in turns, so that a busy moment of the machine falls on all alike. Processor
     time of this thread, so that what other processes do counts little. Each round of a cell takes about `budget_s`, or
     FEWEST arrivals."""
@@ -67,7 +67,7 @@ def measure(cells: Sequence[PlanCell], rounds: int, budget_s: float, tick: Tick 
         for cell, count in zip(cells, counts, strict=True):
             us = 1e6 * thread_timed(cell.run, count) / count
             found.setdefault(cell.curve, {}).setdefault(cell.x, []).append(us)
-    return tuple(Curve(name, tuple(at), tuple(map(tuple, at.values()))) for name, at in found.items())
+    return tuple(JoinCurve(name, tuple(at), tuple(map(tuple, at.values()))) for name, at in found.items())
 
 
 def thread_timed(run: Callable[[int], object], count: int) -> float:

@@ -23,7 +23,7 @@ RATES, TIMES, PERCENT = "us an arrival", "us", "%"
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class JoinCurve:
     """What was found at each x, round by round (or seed by seed)."""
 
     name: str
@@ -35,7 +35,7 @@ class Curve:
         """At each x."""
         return [median(values) for values in self.rounds]
 
-    def times(self, other: Curve, at: int = -1) -> list[float]:
+    def times(self, other: JoinCurve, at: int = -1) -> list[float]:
         """How many times the value of this one the other one has at one place, in each round."""
         return [theirs / mine for mine, theirs in zip(self.rounds[at], other.rounds[at], strict=True)]
 
@@ -64,7 +64,7 @@ class Curve:
             lines.append((float(slope), 1.0 - float((off**2).sum() / ((values - values.mean()) ** 2).sum())))
         return lines
 
-    def passes(self, other: Curve) -> list[float]:
+    def passes(self, other: JoinCurve) -> list[float]:
         """From which x on this one has the greater values: by proportion on log axes. 0: everywhere; NEVER: nowhere."""
         return [_crossing(np.log(self.xs), gaps) for gaps in np.log(self.rounds).T - np.log(other.rounds).T]
 
@@ -80,23 +80,23 @@ def _crossing(xs: Floats, gaps: Floats) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
+class JoinChart:
     """Curves over the same places."""
 
     figure: str  # such as "4.7(i)"
     title: str
     x_label: str
-    curves: tuple[Curve, ...]
+    curves: tuple[JoinCurve, ...]
     unit: str = RATES
     groups: tuple[int, ...] = ()  # how many stabbing groups there are at each x
 
 
-def find(charts: Sequence[Chart], figure: str, name: str) -> Curve:
+def find(charts: Sequence[JoinChart], figure: str, name: str) -> JoinCurve:
     """One curve of one of the charts."""
     return next(curve for chart in charts if chart.figure == figure for curve in chart.curves if curve.name == name)
 
 
-def table(chart: Chart) -> Table:
+def table(chart: JoinChart) -> Table:
     """Medians."""
     names = (fill(chart.x_label, 18), *(("groups",) if chart.groups else ()))
     names = (*names, *(fill(curve.name, 11, break_long_words=False) for curve in chart.curves))
@@ -109,7 +109,7 @@ def table(chart: Chart) -> Table:
     return shown
 
 
-def draw(chart: Chart, path: Path) -> Path:
+def draw(chart: JoinChart, path: Path) -> Path:
     """Medians, and how far the rounds are apart."""
     rates = chart.unit == RATES
     curves = [

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from hullcast.sim.bench.frame.timing import spread
-from hullcast.sim.bench.joins.charts import NEVER, Chart, Curve, find
+from hullcast.sim.bench.joins.charts import NEVER, JoinChart, JoinCurve, find
 from hullcast.sim.output.claims import Claim
 from hullcast.sim.output.goals import Goal
 from hullcast.sim.output.text import factor, number
 
 #: Finds a curve by figure and name.
-Found: TypeAlias = Callable[[str, str], Curve]
+Found: TypeAlias = Callable[[str, str], JoinCurve]
 #: A number as it is written.
 Form: TypeAlias = Callable[[float], str]
 
@@ -34,7 +34,7 @@ def place(value: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class Stated:
     """What the source says. It holds if the median of the values is within both bounds."""
 
     figure: str
@@ -81,7 +81,7 @@ def _with_quartiles(values: Sequence[float], form: Form) -> str:
     return form(told.median) + (f" [{ends[0]} .. {ends[1]}]" if ends[0] != ends[1] else "")
 
 
-def judge(rows: Iterable[Statement | Aim | Claim], charts: Sequence[Chart]) -> Iterator[Claim | Goal]:
+def judge(rows: Iterable[Stated | Aim | Claim], charts: Sequence[JoinChart]) -> Iterator[Claim | Goal]:
     """All rows, from these charts; a claim among them is one that nothing is measured for."""
     for row in rows:
         yield row if isinstance(row, Claim) else row.judge(lambda figure, name: find(charts, figure, name))

@@ -28,11 +28,11 @@ from hullcast.sim.bench.joins.cells import (
     select_tree,
     thread_timed,
 )
-from hullcast.sim.bench.joins.charts import PERCENT, RATES, Chart, Curve
+from hullcast.sim.bench.joins.charts import PERCENT, RATES, JoinChart, JoinCurve
 from hullcast.sim.bench.joins.plan_costs import PLANS_MEASURED, QUICK, WORKLOADS, measured
 from hullcast.sim.bench.joins.sections import OURS, JoinSettings
 from hullcast.sim.joins.fitting import fit
-from hullcast.sim.joins.routing import PLANS, TABLE_42, Load, Router, regress, terms
+from hullcast.sim.joins.routing import PLANS, TABLE_42, PlanRouter, RouterLoad, regress, terms
 from hullcast.sim.joins.selects import JoinFirstEach, SelectJoins, SjJoinFirst, SjSelectFirst
 from hullcast.sim.joins.ssi import SjHotspot
 from hullcast.sim.traces.table41 import Normal, Table41, joining_rows
@@ -55,7 +55,7 @@ FITTED = ((1.0, 0.2, 0.9, 30), (0.2, 1.0, 0.9, 60), (0.5, 0.5, 0.5, 15), (1.0, 1
 PARTS = 4
 
 
-class Workload:
+class PlanWorkload:
     """Some rows and queries, with all plans that name the affected queries."""
 
     def __init__(self, settings: JoinSettings, rows: int, queries: int, hot: float, groups: int) -> None:
@@ -68,7 +68,7 @@ class Workload:
         check_same_answers({name: plan.affected for name, plan in self.plans.items()}, self.tree, self.arrivals)
         hotspot = self.plans["Hotspot"]
         assert isinstance(hotspot, SjHotspot)
-        self.load = Load(rows, queries, hotspot.sizes, hotspot.cold)
+        self.load = RouterLoad(rows, queries, hotspot.sizes, hotspot.cold)
         self.k_j = joining_rows(self.partners, self.arrivals.groups).astype(np.float64)
         lows, highs = np.sort(self.queries[:, :2], axis=0).T
         xs = self.arrivals.xs
@@ -143,7 +143,7 @@ class Planning:
     """Table 4.2, and the figures."""
 
     coefficients: tuple[Coefficient, ...]
-    charts: tuple[Chart, ...]
+    charts: tuple[JoinChart, ...]
 
 
 def planning(settings: JoinSettings, tick: Tick) -> Planning:
@@ -156,8 +156,8 @@ def planning(settings: JoinSettings, tick: Tick) -> Planning:
     tick("costs of the server's plans")
     lines, own = [], []
     for size in settings.mixed:
-        load = Workload(settings, size, size, HOT, GROUPS)
-        router = Router(load.load, load.partners.b, load.queries, values)
+        load = PlanWorkload(settings, size, size, HOT, GROUPS)
+        router = PlanRouter(load.load, load.partners.b, load.queries, values)
         lines.append((float(size), _routed(load.costs(settings.rounds), partial(_choice, router, load))))
         own.append((float(size), _ours(settings, load, coefficients)))
         tick(f"Figure 4.13, {size:,}")
@@ -182,7 +182,7 @@ def _regressed(settings: JoinSettings) -> tuple[dict[str, Floats], dict[str, Flo
     """Coefficients by plan and half of their intervals, from workloads that differ in all that costs depend on."""
     most, designs, drivers, took = settings.mixed[-1], [], [], []
     for rows, queries, hot, groups in FITTED:
-        load = Workload(settings, round(rows * most), round(queries * most), hot, groups)
+        load = PlanWorkload(settings, round(rows * most), round(queries * most), hot, groups)
         took.append(np.median(load.costs(2), axis=0))
         designs.append([terms(plan, load.load, load.k_j, load.k_s) for plan in PLANS])
         drivers.append([load.k_j, load.k_j, load.k_s, load.k_s])  # of each plan
@@ -192,7 +192,7 @@ def _regressed(settings: JoinSettings) -> tuple[dict[str, Floats], dict[str, Flo
     return values, halves
 
 
-def _choice(router: Router, load: Workload) -> Ints:
+def _choice(router: PlanRouter, load: PlanWorkload) -> Ints:
     return router.choose(load.arrivals.groups, load.arrivals.xs)
 
 
@@ -202,7 +202,7 @@ def _routed(each: Floats, choose: Callable[[], Ints]) -> Routed:
     return Routed(each, chosen, 1e6 * took / len(chosen))
 
 
-def _ours(settings: JoinSettings, load: Workload, coefficients: costs.Coefficients) -> Routed:
+def _ours(settings: JoinSettings, load: PlanWorkload, coefficients: costs.Coefficients) -> Routed:
     """The server's plans and planner, which find the rows that somebody wants."""
     plans = filled({costs.PLANS[number]: make for number, make in PLANS_MEASURED.items()}, load.queries)
     check_same_rows(plans.values(), load.tree, load.partners.c, load.arrivals, load.queries)
@@ -226,7 +226,7 @@ def _parts(routed: Routed, values: Floats, some: Booleans) -> list[tuple[float, 
 
 def _charts(
     figures: tuple[str, str, str], about: str, x_label: str, lines: Sequence[tuple[float, Routed]]
-) -> tuple[Chart, ...]:
+) -> tuple[JoinChart, ...]:
     rates, shares, right = figures
     return (
         _chart(rates, about, x_label, [(x, one.rates(DYNAMIC)) for x, one in lines]),
@@ -241,7 +241,7 @@ def _chart(
     x_label: str,
     places: Sequence[tuple[float, dict[str, tuple[float, ...]]]],
     unit: str = RATES,
-) -> Chart:
+) -> JoinChart:
     xs = tuple(x for x, _ in places)
-    curves = [Curve(name, xs, tuple(found[name] for _, found in places)) for name in places[0][1]]
-    return Chart(figure, about, x_label, tuple(curves), unit)
+    curves = [JoinCurve(name, xs, tuple(found[name] for _, found in places)) for name in places[0][1]]
+    return JoinChart(figure, about, x_label, tuple(curves), unit)

@@ -34,7 +34,7 @@ from hullcast.sim.bench.joins.cells import (
     select_tree,
     thread_timed,
 )
-from hullcast.sim.bench.joins.charts import PERCENT, TIMES, Chart, Curve
+from hullcast.sim.bench.joins.charts import PERCENT, TIMES, JoinChart, JoinCurve
 from hullcast.sim.bench.joins.live import QUICK_LIVE_JOINS, LiveJoinSettings
 from hullcast.sim.joins.band import BandDataOuter, BandMerge, BandQueryOuter
 from hullcast.sim.joins.band_groups import BandGroups
@@ -102,15 +102,15 @@ QUICK_JOINS = JoinSettings(
 # --- Figure 4.2: how much the largest groups cover -----------------------------------------------------------------
 
 
-def coverage(settings: JoinSettings, tick: Tick) -> tuple[Chart, ...]:
+def coverage(settings: JoinSettings, tick: Tick) -> tuple[JoinChart, ...]:
     """Figure 4.2: 5,000 groups whose sizes follow a law of Zipf."""
     tops = (50, 100, 250, 500, 1_000, 2_500, 5_000)
     curves = []
     for beta in (1.0, 1.1, 1.2):
         total = np.cumsum(np.arange(1.0, 5_001) ** -beta)
-        curves.append(Curve(f"beta {beta}", tops, tuple((float(100 * total[k - 1] / total[-1]),) for k in tops)))
+        curves.append(JoinCurve(f"beta {beta}", tops, tuple((float(100 * total[k - 1] / total[-1]),) for k in tops)))
     tick("Figure 4.2")
-    return (Chart("4.2", "queries in the largest of 5,000 groups", "groups", tuple(curves), PERCENT),)
+    return (JoinChart("4.2", "queries in the largest of 5,000 groups", "groups", tuple(curves), PERCENT),)
 
 
 # --- Figures 4.7 to 4.9: select-joins ------------------------------------------------------------------------------
@@ -153,14 +153,14 @@ class _Selects:
             self._cells.append(PlanCell(name, x, asking(ask, self._tree, self._arrivals)))
         self._groups.append(len(hot.sizes) if alpha else stabbing_number(rectangles[:, 2], rectangles[:, 3]))
 
-    def measured(self, figure: str, title: str, x_label: str, tick: Tick) -> Chart:
+    def measured(self, figure: str, title: str, x_label: str, tick: Tick) -> JoinChart:
         """In turns."""
         settings = self._settings
         curves = measure(self._cells, settings.rounds, settings.budget_s, lambda what: tick(f"Figure {figure}, {what}"))
-        return Chart(figure, title, x_label, curves, groups=tuple(self._groups))
+        return JoinChart(figure, title, x_label, curves, groups=tuple(self._groups))
 
 
-def selects(settings: JoinSettings, tick: Tick) -> tuple[Chart, ...]:
+def selects(settings: JoinSettings, tick: Tick) -> tuple[JoinChart, ...]:
     """Figures 4.7 and 4.8."""
     tables, n = _tables(settings), settings.queries
     few = Normal(DOMAIN * PASSING / n, 0.1 * DOMAIN * PASSING / n)
@@ -207,7 +207,7 @@ def _share(share: float) -> Normal:
     return Normal(share * DOMAIN, 0.1 * share * DOMAIN)
 
 
-def hotspots(settings: JoinSettings, tick: Tick) -> tuple[Chart, ...]:
+def hotspots(settings: JoinSettings, tick: Tick) -> tuple[JoinChart, ...]:
     """Figure 4.9. alpha is half of what a hot group has on average, so that all of them are found to be hot."""
     tables, several = _tables(settings), _Selects(settings)
     for share in settings.hot_shares:
@@ -235,7 +235,7 @@ BANDS: dict[str, Callable[[], WayOfBands]] = {
 def _band_chart(
     settings: JoinSettings, figure: str, title: str, x_label: str, places: Sequence[tuple[float, Floats]],
     names: Sequence[str], tick: Tick,
-) -> Chart:  # fmt: skip
+) -> JoinChart:  # fmt: skip
     tables = Table41(settings.rows, None, settings.seed)
     tree, arrivals = band_tree(tables.partners()), band_arrivals(tables.arrivals(MOST))
     cells = []
@@ -249,10 +249,10 @@ def _band_chart(
         cells += [PlanCell(name, x, asking(ask, tree, arrivals)) for name, ask in asks.items()]
     curves = measure(cells, settings.rounds, settings.budget_s, lambda what: tick(f"Figure {figure}, {what}"))
     groups = tuple(stabbing_number(rectangles[:, 2], rectangles[:, 3]) for _, rectangles in places)
-    return Chart(figure, title, x_label, curves, groups=groups)
+    return JoinChart(figure, title, x_label, curves, groups=groups)
 
 
-def bands(settings: JoinSettings, tick: Tick) -> tuple[Chart, ...]:
+def bands(settings: JoinSettings, tick: Tick) -> tuple[JoinChart, ...]:
     """Figure 4.10, and 100,000 bands in about 60 groups, where the goals are."""
     tables, n, names = Table41(settings.rows, None, settings.seed), settings.queries, list(BANDS)
     by_queries = [(float(k), tables.bands(k)) for k in settings.bands]
@@ -294,7 +294,7 @@ MAINTAINED: dict[str, Callable[[], Maintained]] = {
 }
 
 
-def upkeep(settings: JoinSettings, tick: Tick) -> tuple[Chart, ...]:
+def upkeep(settings: JoinSettings, tick: Tick) -> tuple[JoinChart, ...]:
     """Inserts and deletes, each with probability 1/2, of ranges of the same distribution.
 
     Every structure sees the same changes; a call has one, or a thousand (those that come first, then those that go).
@@ -304,8 +304,8 @@ def upkeep(settings: JoinSettings, tick: Tick) -> tuple[Chart, ...]:
     sizes = (1, BATCH)
     found = {size: _changed(settings, size) for size in sizes}
     tick("Figure 4.11")
-    curves = tuple(Curve(name, sizes, tuple(found[size][name] for size in sizes)) for name in MAINTAINED)
-    return (Chart("4.11", f"from {settings.queries:,} bands, a change", "changes to a call", curves, TIMES),)
+    curves = tuple(JoinCurve(name, sizes, tuple(found[size][name] for size in sizes)) for name in MAINTAINED)
+    return (JoinChart("4.11", f"from {settings.queries:,} bands, a change", "changes to a call", curves, TIMES),)
 
 
 def _changed(settings: JoinSettings, size: int) -> dict[str, tuple[float, ...]]:
@@ -354,7 +354,7 @@ STABS = 5_000
 HISTOGRAMS = ("SSI-HIST", "EQW-HIST", "OPTIMAL", "ours")
 
 
-def histograms(settings: JoinSettings, tick: Tick) -> tuple[Chart, ...]:
+def histograms(settings: JoinSettings, tick: Tick) -> tuple[JoinChart, ...]:
     """Figure 4.12: mean relative errors of uniform stabbing queries; of a count of 0 the error relative to 1.
 
     A round is a seed: other intervals, and other queries.
@@ -380,15 +380,15 @@ def histograms(settings: JoinSettings, tick: Tick) -> tuple[Chart, ...]:
                 errors[name][place].append(100 * _error(way(buckets), xs, true))
             seconds[name].append(1e6 * thread_timed(way, settings.buckets[0]))
     tick("Figure 4.12")
-    curves = [Curve(name, settings.buckets, tuple(map(tuple, errors[name]))) for name in HISTOGRAMS]
+    curves = [JoinCurve(name, settings.buckets, tuple(map(tuple, errors[name]))) for name in HISTOGRAMS]
     fewest = settings.buckets[:1]
-    building = [Curve(name, fewest, (tuple(seconds[name]),)) for name in HISTOGRAMS]
-    some = Curve("groups", fewest, (tuple(groups),))
+    building = [JoinCurve(name, fewest, (tuple(seconds[name]),)) for name in HISTOGRAMS]
+    some = JoinCurve("groups", fewest, (tuple(groups),))
     about = f"{settings.queries:,} intervals"
     return (
-        Chart("4.12", f"{about}, mean relative error", "buckets", tuple(curves), PERCENT),
-        Chart("4.12, building", about, "buckets", tuple(building), TIMES),
-        Chart("4.12, groups", about, "buckets", (some,), "stabbing groups"),
+        JoinChart("4.12", f"{about}, mean relative error", "buckets", tuple(curves), PERCENT),
+        JoinChart("4.12, building", about, "buckets", tuple(building), TIMES),
+        JoinChart("4.12, groups", about, "buckets", (some,), "stabbing groups"),
     )
 
 

@@ -3,7 +3,7 @@
 from hullcast.sim.experiments.papers.items import PaperItem as Item
 from hullcast.sim.experiments.papers.items import PaperSource
 
-_TESTS = "tests/broker/warehouse/deciding/test_feeds.py::test_"
+_TESTS = "tests/sim/experiments/test_feeds.py::test_"
 _PROOF = "a step of the proof of Theorem 3.1, which is checked as a whole; nothing is computed by it"
 
 BATENI = PaperSource(
@@ -29,7 +29,7 @@ BATENI = PaperSource(
         Item("Lemma 3.6", "No budget is spent more than lambda times.", why=_PROOF),
         Item("Claim 3.7", "Wait intervals of one table are disjoint.", why=_PROOF),
         Item("Figure 2", "The algorithm GroupAndRun.",
-             "broker/warehouse/deciding/policies/group_and_run.py "
+             "sim/experiments/studies/scheduling/baselines.py "
              f"{_TESTS}groups_are_periods_within_a_factor_of_two_and_share_the_places_as_the_paper_says"),
         Item("Section 4", "Without periods, no policy has a constant stretch: a tiny update waits for a huge one.",
              f"scheduling:feeds {_TESTS}a_tiny_update_behind_a_huge_one_has_any_stretch_one_likes"),

@@ -4,7 +4,7 @@ from hullcast.sim.experiments.papers.items import PaperItem as Item
 from hullcast.sim.experiments.papers.items import PaperSource
 
 _STUDY = "tests/sim/experiments/test_tradeoff.py::test_"
-_KNAPSACK = "tests/broker/warehouse/deciding/test_knapsack.py::test_"
+_KNAPSACK = "tests/broker/scheduling/test_knapsack.py::test_"
 _PARETO = "tests/broker/warehouse/deciding/test_pareto.py::test_"
 
 THIELE = PaperSource(
@@ -18,7 +18,7 @@ THIELE = PaperSource(
              "sim/traces/tradeoff.py", "a drawing of the model"),
         Item("Figure 3", "Schedules of 3 queries and 3 updates, and their dominance.", "scheduling:tradeoff"),
         Item("Definition 3.1", "A schedule: each update at a position among the queries.",
-             "broker/warehouse/deciding/policies/knapsack.py"),
+             "broker/scheduling/knapsack.py"),
         Item("Definition 3.2", "Dominance of schedules.", f"{_STUDY}every_order_comes_to_what_the_definitions_say"),
         Item("Definition 3.3", "Pareto efficiency: the schedule that is chosen has it.",
              f"scheduling:tradeoff {_PARETO}no_schedule_is_better_in_one_objective_and_not_worse_in_the_other"),

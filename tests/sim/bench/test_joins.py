@@ -26,12 +26,12 @@ from hullcast.sim.bench.joins.cells import (
     select_arrivals,
     select_tree,
 )
-from hullcast.sim.bench.joins.charts import NEVER, Chart, Curve
-from hullcast.sim.bench.joins.judging import Aim, Statement
+from hullcast.sim.bench.joins.charts import NEVER, JoinChart, JoinCurve
+from hullcast.sim.bench.joins.judging import Aim, Stated
 from hullcast.sim.bench.joins.live import LiveJoinSettings
 from hullcast.sim.bench.joins.probe import describe_every_pair
 from hullcast.sim.bench.joins.sections import FULL_JOINS, QUICK_JOINS, JoinSettings
-from hullcast.sim.joins.routing import PLANS, Load, Router, regress, terms
+from hullcast.sim.joins.routing import PLANS, PlanRouter, RouterLoad, regress, terms
 from hullcast.sim.traces.merchants import CREATES, JOIN, QUANTITIES, TABLES, Merchants, answers
 from hullcast.sim.traces.table41 import Table41
 from tests.sim.bench.reports import shown
@@ -88,7 +88,7 @@ def test_all_sections_are_measured_and_shown(report: BenchReport) -> None:
         assert expected in text
 
 
-def _charts(report: BenchReport) -> list[Chart]:
+def _charts(report: BenchReport) -> list[JoinChart]:
     """Of all sections."""
     return [chart for name in MEASURED_HERE for chart in getattr(report.found[name], "charts", report.found[name])]
 
@@ -102,28 +102,28 @@ def test_every_figure_has_a_claim_with_what_the_source_says(report: BenchReport)
 
 def test_no_bound_lets_the_opposite_pass(report: BenchReport) -> None:
     """An SSI that gets faster with more queries has no loss of less than 20 %; neither has one that gets slower."""
-    loss = next(row for row in SELECTS if isinstance(row, Statement) and "loss" in row.words)
+    loss = next(row for row in SELECTS if isinstance(row, Stated) and "loss" in row.words)
 
     def judged(last: float) -> bool:
-        return loss.judge(lambda figure, name: Curve(name, (100.0, 1e5), ((1.0, 1.0), (last, last)))).holds
+        return loss.judge(lambda figure, name: JoinCurve(name, (100.0, 1e5), ((1.0, 1.0), (last, last)))).holds
 
     assert [judged(last) for last in (0.45, 1.0, 1.2, 2.0)] == [False, True, True, False]
 
 
 def test_a_judged_number_is_a_median_with_its_quartiles() -> None:
-    row = Statement("4.7(i)", "it", "2x", lambda found: [1.0, 2.0, 3.0, 4.0, 9.0], (2, 4))
-    claim = row.judge(lambda figure, name: Curve(name, (), ()))
+    row = Stated("4.7(i)", "it", "2x", lambda found: [1.0, 2.0, 3.0, 4.0, 9.0], (2, 4))
+    claim = row.judge(lambda figure, name: JoinCurve(name, (), ()))
     assert (claim.item, claim.ours, claim.holds) == ("Figure 4.7(i)", "3.0x [2.0x .. 4.0x]", True)
-    aim = Aim("it", 6.0, row.values).judge(lambda figure, name: Curve(name, (), ()))
+    aim = Aim("it", 6.0, row.values).judge(lambda figure, name: JoinCurve(name, (), ()))
     assert (aim.target, aim.measured, aim.share) == (">= 6.0x", "3.0x [2.0x .. 4.0x]", 0.5)
 
 
 def test_a_curve_says_where_it_passes_another() -> None:
-    low = Curve("low", (1.0, 10.0, 100.0), ((1.0, 5.0, 1.0), (10.0, 50.0, 1.0), (100.0, 500.0, 1.0)))
-    level = Curve("level", low.xs, ((10**1.5, 1.0, 10.0),) * 3)
+    low = JoinCurve("low", (1.0, 10.0, 100.0), ((1.0, 5.0, 1.0), (10.0, 50.0, 1.0), (100.0, 500.0, 1.0)))
+    level = JoinCurve("level", low.xs, ((10**1.5, 1.0, 10.0),) * 3)
     assert low.passes(level) == pytest.approx([10**1.5, 0.0, NEVER])
     assert low.slopes() == pytest.approx([1.0, 1.0, 0.0])
-    assert Curve("", low.xs, ((1.0,), (10.0,), (100.0,))).straight()[0] == pytest.approx((1.0, 1.0))
+    assert JoinCurve("", low.xs, ((1.0,), (10.0,), (100.0,))).straight()[0] == pytest.approx((1.0, 1.0))
 
 
 def test_workloads_have_the_groups_they_are_asked_for(report: BenchReport) -> None:
@@ -135,7 +135,7 @@ def test_workloads_have_the_groups_they_are_asked_for(report: BenchReport) -> No
 
 def test_a_regression_finds_the_coefficients_and_how_sure_they_are() -> None:
     random = np.random.default_rng(0)
-    load = Load(1_000, 5_000, np.array([2_000, 1_000]), 2_000)
+    load = RouterLoad(1_000, 5_000, np.array([2_000, 1_000]), 2_000)
     k_j, k_s = random.uniform(1, 1_000, (2, 400))
     k_s[:80] = 0.0
     design = terms("SelectFirst", load, k_j, k_s)[:, [0, 2]]
@@ -150,8 +150,8 @@ def test_a_router_gives_a_row_that_meets_few_another_plan_than_one_that_meets_ma
     cost = {plan: np.zeros(2 if "Join" in plan else 3) for plan in PLANS}
     cost["JoinFirst-E"][1], cost["JoinFirst-S"][:], cost["SelectFirst"][1] = 1.0, 1e6, 50.0
     cost["Hotspot"] = np.full(4, 1e6)
-    load = Load(901, 1_000, np.array([1_000]), 0)
-    chosen = Router(load, joined, queries, cost).choose(np.array([1.0, 2.0]), np.array([5.0, 5.0]))
+    load = RouterLoad(901, 1_000, np.array([1_000]), 0)
+    chosen = PlanRouter(load, joined, queries, cost).choose(np.array([1.0, 2.0]), np.array([5.0, 5.0]))
     assert [PLANS[number] for number in chosen] == ["JoinFirst-E", "SelectFirst"]
 
 
