@@ -32,6 +32,8 @@ UNKNOWN = -1.0  # the code of no text: what a lookup without interning answers
 SWEEP_SLACK = 4096  # texts that may gather before a first sweep is worth its walk over all live codes
 #: Texts for each dict, on average: to divide one takes a millisecond or two.
 DICT_TEXTS = 1 << 14
+#: The first dict is divided into so many: one after the other would move each text six times on the way to a million.
+FIRST_DICTS = 64
 #: Texts of a block: to copy one, and forget all its texts, takes no longer.
 BLOCK_BITS = 14
 BLOCK, SMALLEST_BLOCK = 1 << BLOCK_BITS, 64
@@ -69,8 +71,11 @@ class Texts:
 
 def _at(blocks: list[_Block], places: Ints) -> _Block:
     """The texts at places."""
-    if len(blocks) == 1:
+    if not len(places):
         return blocks[0][places]
+    first = int(places.min()) >> BLOCK_BITS
+    if first == int(places.max()) >> BLOCK_BITS:  # texts that came together often are
+        return blocks[first][places - (first << BLOCK_BITS)]
     of, within = (places >> BLOCK_BITS).tolist(), (places & BLOCK - 1).tolist()
     return np.fromiter(map(getitem, map(blocks.__getitem__, of), within), np.object_, len(places))
 
@@ -328,7 +333,15 @@ class Interner:
             self._blocks[block][within[here]] = given[here]
 
     def _divide(self) -> None:
-        """Divide the next dict of the round."""
+        """Divide the next dict of the round; the only one there is into many."""
+        if self._round + self._divided == 1:
+            parts: list[dict[str | None, float]] = [{} for _ in range(FIRST_DICTS)]
+            (codes, *_) = self._dicts
+            places = map(and_, map(hash, codes), repeat(FIRST_DICTS - 1))
+            _all(map(setitem, map(parts.__getitem__, places), codes, codes.values()))
+            self._dicts, self._round = parts + parts, FIRST_DICTS
+            self.moved += len(codes)
+            return
         if self._divided == self._round:
             self._dicts += self._dicts
             self._round, self._divided = 2 * self._round, 0
