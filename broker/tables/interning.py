@@ -8,6 +8,8 @@ few, one of them is divided, and later the next one (linear hashing, Litwin 1980
     a divided      [a]    [b]    [a']   [b]         what was in `a` and has the bit 2 is in a' now
     b divided      [a]    [b]    [a']   [b']        the next round begins with eight places, for four dicts
 
+But the first dict is divided into FIRST_DICTS at once.
+
 Texts are kept by code in blocks, which are never moved. And who looks for texts that are no longer used may do so in
 parts: see `begin_sweep`.
 """
