@@ -367,9 +367,9 @@ async def test_nobody_waits_for_what_a_table_of_a_million_rows_takes(tmp_path: P
             await asyncio.gather(*(opening(sql, 0.3, 0.30001)(hc) for sql in SHAPES))
 
         async def checkpoint() -> None:
-            made_before = (await hc.status())["checkpoints"]
+            made_before = (await hc.status())["log"]["checkpoints"]
             await _grow(hc, "T", 0, 50_100)
-            while (await hc.status())["checkpoints"] == made_before:  # noqa: ASYNC110  (it is in another process)
+            while (await hc.status())["log"]["checkpoints"] == made_before:  # noqa: ASYNC110  (it is in another process)
                 await asyncio.sleep(0.1)
 
         window = opening("SELECT MIN(Y) FROM T [ROWS 900000] WHERE X BETWEEN ? AND ?", 1, 500)
